@@ -1,0 +1,6 @@
+//! A real ext4 and JBD2 over a simulated block device, in deterministic virtual time.
+//!
+//! Layers, bottom to top: `base`, `format`, `trace`, `sim`, `block`, `mm`, `fs`, `vfs`, `kernel`, `workload`,
+//! `config`, `experiment`, `observe`, `session`. ARCHITECTURE.md has the table of who may import whom.
+
+pub mod base;
