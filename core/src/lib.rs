@@ -4,3 +4,4 @@
 //! `config`, `experiment`, `observe`, `session`. ARCHITECTURE.md has the table of who may import whom.
 
 pub mod base;
+pub mod vfs;

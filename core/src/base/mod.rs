@@ -15,6 +15,6 @@ mod uuid;
 
 pub use errno::Errno;
 pub use hash::{FastMap, FastSet};
-pub use payload::Payload;
+pub use payload::{Payload, WriteSource};
 pub use units::{FsBlock, GroupNo, Ino, Lba, Lblk, Nanos, Tid};
 pub use uuid::Uuid;

@@ -80,6 +80,18 @@ impl Payload {
     }
 }
 
+/// What a write stores: bytes of the caller, or kernel-lab content by rule.
+#[derive(Clone, Copy, Debug)]
+pub enum WriteSource<'a> {
+    /// These bytes; the length of the write is theirs.
+    Bytes(&'a [u8]),
+    /// `content(seed, o)` at each absolute file offset `o`.
+    Content {
+        /// Seed of the content function.
+        seed: u64,
+    },
+}
+
 const fn garbage_seed(seed: u32) -> u64 {
     mix64(0xDEAD_0000_0000_0000 | seed as u64)
 }
