@@ -6,3 +6,4 @@
 pub mod base;
 pub mod vfs;
 pub mod sim;
+pub mod mm;
