@@ -1,6 +1,6 @@
 //! One page of the page cache and the state of its blocks (kernel `struct folio` of order 0 and its buffer heads).
 
-use crate::base::{Payload, payload::PAGE_SIZE};
+use crate::base::{payload::PAGE_SIZE, Payload};
 
 /// Bytes per page as a file offset.
 pub const PAGE_BYTES: u64 = PAGE_SIZE as u64;

@@ -409,12 +409,19 @@ mod tests {
             let i = if rng.below(2) == 0 {
                 rng.below(span)
             } else {
-                pages.keys().nth(rng.below(pages.len() as u64 + 1) as usize).copied().unwrap_or(0)
+                pages
+                    .keys()
+                    .nth(rng.below(pages.len() as u64 + 1) as usize)
+                    .copied()
+                    .unwrap_or(0)
             };
             match rng.below(12) {
                 0..4 => {
                     let (f, made) = tree.get_or_insert(i);
-                    f.payload = crate::base::Payload::Pattern { seed: step, page: 0 };
+                    f.payload = crate::base::Payload::Pattern {
+                        seed: step,
+                        page: 0,
+                    };
                     assert_eq!(made, pages.insert(i, step).is_none());
                 }
                 4..6 => {

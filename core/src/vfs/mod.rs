@@ -4,6 +4,4 @@
 
 mod types;
 
-pub use types::{
-    falloc, Fd, OpenFlags, RenameFlags, Stat, StatFs, SysResult, Timespec, XattrMode,
-};
+pub use types::{falloc, Fd, OpenFlags, RenameFlags, Stat, StatFs, SysResult, Timespec, XattrMode};

@@ -1,0 +1,8 @@
+//! What applications do: kernel-lab operation scripts, fio jobs, postmark, and the players that run them.
+//!
+//! Speaks to the machine through vfs system calls only; knows nothing of file-system internals.
+
+pub mod fio;
+pub mod generate;
+pub mod ops;
+pub mod size;
