@@ -9,3 +9,6 @@ pub mod mm;
 pub mod sim;
 pub mod vfs;
 pub mod workload;
+pub mod sim;
+pub mod trace;
+pub mod vfs;

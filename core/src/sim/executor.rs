@@ -4,6 +4,7 @@ use super::future::{Block, Charge};
 use super::task::{Frame, LockRank, TaskClass, TaskId, TaskState, TaskView, WaitReason};
 use crate::base::rng::{mix64, SplitMix64};
 use crate::base::Nanos;
+use crate::trace::{Category, Event, Tracer};
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -79,17 +80,17 @@ impl fmt::Display for Deadlock {
 pub struct Irq(u16);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum EventKind {
+enum DueKind {
     Task { id: u32, wait: u32 },
     Call { slot: u32 },
     Irq { line: u16, arg: u64 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Event {
+struct Due {
     time: u64,
     tie: u64,
-    kind: EventKind,
+    kind: DueKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +127,7 @@ struct Slot {
 
 struct Inner {
     seed: u64,
+    trace: Tracer,
     now: Cell<u64>,
     /// Latest instant to which a charge may advance in place.
     horizon: Cell<u64>,
@@ -140,7 +142,7 @@ struct Inner {
     running: Cell<bool>,
     idle_cpus: Cell<u64>,
     costs: Cell<Costs>,
-    events: RefCell<BinaryHeap<Reverse<Event>>>,
+    events: RefCell<BinaryHeap<Reverse<Due>>>,
     tasks: RefCell<Vec<Slot>>,
     run_queue: RefCell<VecDeque<TaskId>>,
     calls: RefCell<Vec<Option<Call>>>,
@@ -159,6 +161,7 @@ impl Sim {
         let irq = new_slot("irq", TaskClass::Kthread, State::Blocked(WaitReason::Timer));
         Sim(Rc::new(Inner {
             seed,
+            trace: Tracer::default(),
             now: Cell::new(0),
             horizon: Cell::new(0),
             limit: Cell::new(0),
@@ -201,6 +204,27 @@ impl Sim {
         SplitMix64::named(self.0.seed, name)
     }
 
+    /// The run's events.
+    pub fn trace(&self) -> &Tracer {
+        &self.0.trace
+    }
+
+    /// Notes an event of `category`: one load and one branch if nobody wants it.
+    #[inline]
+    pub fn emit(&self, category: Category, event: impl FnOnce() -> Event) {
+        if self.0.trace.wants(category) {
+            let event = event();
+            debug_assert_eq!(event.category(), category);
+            self.0.trace.note(self.now(), self.current().0, &event);
+        }
+    }
+
+    fn emit_sched(&self, task: TaskId, event: impl FnOnce() -> Event) {
+        if self.0.trace.wants(Category::Sched) {
+            self.0.trace.note(self.now(), task.0, &event());
+        }
+    }
+
     /// Sets what the scheduler costs.
     pub fn set_costs(&self, costs: Costs) {
         self.0.costs.set(costs);
@@ -226,6 +250,7 @@ impl Sim {
             tasks.push(slot);
             TaskId(tasks.len() as u32 - 1)
         };
+        self.emit_sched(id, || Event::TaskStarted { id: id.0 });
         self.make_runnable(id);
         id
     }
@@ -335,7 +360,7 @@ impl Sim {
             calls.push(Some(boxed));
             calls.len() as u32 - 1
         };
-        self.push(t.0.max(self.0.now.get()), EventKind::Call { slot });
+        self.push(t.0.max(self.0.now.get()), DueKind::Call { slot });
     }
 
     /// Registers an interrupt handler for [`Sim::raise_at`]: like [`Sim::call_at`] without an allocation per event.
@@ -348,7 +373,7 @@ impl Sim {
 
     /// Raises an interrupt with `arg` at `t` (not before now).
     pub fn raise_at(&self, t: Nanos, irq: Irq, arg: u64) {
-        let kind = EventKind::Irq { line: irq.0, arg };
+        let kind = DueKind::Irq { line: irq.0, arg };
         self.push(t.0.max(self.0.now.get()), kind);
     }
 
@@ -532,7 +557,7 @@ impl Sim {
         assert!(id != TaskId::IRQ, "CPU time is charged by tasks only");
         let wait = self.suspend(id, State::OnCpu);
         let t = self.0.now.get().saturating_add(cost.0);
-        self.push(t, EventKind::Task { id: id.0, wait });
+        self.push(t, DueKind::Task { id: id.0, wait });
     }
 
     pub(super) fn block_current(&self, why: WaitReason, deadline: Option<Nanos>) {
@@ -541,12 +566,17 @@ impl Sim {
             id != TaskId::IRQ,
             "interrupt context can not wait for {why}"
         );
+        self.emit_sched(id, || {
+            let (why, what) = why.numbers();
+            Event::TaskBlocked {
+                id: id.0,
+                why,
+                what,
+            }
+        });
         let wait = self.suspend(id, State::Blocked(why));
         if let Some(t) = deadline {
-            self.push(
-                t.0.max(self.0.now.get()),
-                EventKind::Task { id: id.0, wait },
-            );
+            self.push(t.0.max(self.0.now.get()), DueKind::Task { id: id.0, wait });
         }
         let cpu = {
             let mut tasks = self.0.tasks.borrow_mut();
@@ -571,14 +601,14 @@ impl Sim {
 
     // ---- scheduler ----
 
-    fn push(&self, time: u64, kind: EventKind) {
+    fn push(&self, time: u64, kind: DueKind) {
         if self.0.dead.get() {
             return;
         }
         let seq = self.0.seq.get();
         self.0.seq.set(seq + 1);
         let tie = self.0.fuzz.get().map_or(seq, |s| mix64(s ^ mix64(seq)));
-        let event = Event { time, tie, kind };
+        let event = Due { time, tie, kind };
         self.0.events.borrow_mut().push(Reverse(event));
         if time <= self.0.horizon.get() {
             self.0.horizon.set(time.saturating_sub(1));
@@ -599,6 +629,7 @@ impl Sim {
         if self.0.dead.get() {
             return;
         }
+        self.emit_sched(id, || Event::TaskWoken { id: id.0 });
         let idle = self.0.idle_cpus.get();
         if idle == 0 {
             let mut tasks = self.0.tasks.borrow_mut();
@@ -634,7 +665,11 @@ impl Sim {
             slot.wait = slot.wait.wrapping_add(1);
             slot.wait
         };
-        self.push(now + delay.0, EventKind::Task { id: id.0, wait });
+        self.emit_sched(id, || Event::TaskOnCpu {
+            id: id.0,
+            cpu: cpu as u8,
+        });
+        self.push(now + delay.0, DueKind::Task { id: id.0, wait });
     }
 
     fn release_cpu(&self, cpu: u32) {
@@ -708,17 +743,17 @@ impl Sim {
         }
     }
 
-    fn dispatch(&self, kind: EventKind) {
+    fn dispatch(&self, kind: DueKind) {
         match kind {
-            EventKind::Task { id, wait } => self.dispatch_task(TaskId(id), wait),
-            EventKind::Call { slot } => {
+            DueKind::Task { id, wait } => self.dispatch_task(TaskId(id), wait),
+            DueKind::Call { slot } => {
                 let f = self.0.calls.borrow_mut()[slot as usize].take();
                 self.0.free_calls.borrow_mut().push(slot);
                 if let Some(f) = f {
                     f();
                 }
             }
-            EventKind::Irq { line, arg } => {
+            DueKind::Irq { line, arg } => {
                 let f = self.0.irqs.borrow().get(line as usize).map(Rc::clone);
                 if let Some(f) = f {
                     f(arg);
@@ -777,6 +812,10 @@ impl Sim {
             slot.wait = slot.wait.wrapping_add(1);
             slot.cpu
         };
+        self.emit_sched(id, || Event::TaskPreempted {
+            id: id.0,
+            cpu: cpu as u8,
+        });
         self.0.run_queue.borrow_mut().push_back(id);
         self.release_cpu(cpu);
     }
@@ -822,6 +861,7 @@ impl Sim {
             debug_assert!(slot.held.is_empty(), "{} ended with locks held", slot.name);
             (slot.cpu, std::mem::take(&mut slot.joiners))
         };
+        self.emit_sched(id, || Event::TaskEnded { id: id.0 });
         self.release_cpu(cpu);
         for j in joiners {
             self.wake(j);

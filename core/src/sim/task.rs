@@ -58,6 +58,48 @@ pub enum WaitReason {
     Other(&'static str),
 }
 
+impl WaitReason {
+    /// Kind and number for an event record.
+    pub fn numbers(self) -> (u8, u64) {
+        match self {
+            WaitReason::Other(_) => (0, 0),
+            WaitReason::InodeLock(ino) => (1, u64::from(ino.0)),
+            WaitReason::FolioLock => (2, 0),
+            WaitReason::Bio(id) => (3, id),
+            WaitReason::Writeback(ino) => (4, u64::from(ino.0)),
+            WaitReason::HandlesDrain(tid) => (5, u64::from(tid.0)),
+            WaitReason::JournalCommit(tid) => (6, u64::from(tid.0)),
+            WaitReason::LogSpace => (7, 0),
+            WaitReason::DirtyThrottle => (8, 0),
+            WaitReason::RunQueue => (9, 0),
+            WaitReason::Timer => (10, 0),
+            WaitReason::Buffer(b) => (11, b.0),
+            WaitReason::GroupLock(g) => (12, u64::from(g.0)),
+            WaitReason::Queue => (13, 0),
+        }
+    }
+
+    /// The reason of a record's kind and number; `Other` has lost its name.
+    pub fn from_numbers(why: u8, what: u64) -> WaitReason {
+        match why {
+            1 => WaitReason::InodeLock(Ino(what as u32)),
+            2 => WaitReason::FolioLock,
+            3 => WaitReason::Bio(what),
+            4 => WaitReason::Writeback(Ino(what as u32)),
+            5 => WaitReason::HandlesDrain(Tid(what as u32)),
+            6 => WaitReason::JournalCommit(Tid(what as u32)),
+            7 => WaitReason::LogSpace,
+            8 => WaitReason::DirtyThrottle,
+            9 => WaitReason::RunQueue,
+            10 => WaitReason::Timer,
+            11 => WaitReason::Buffer(FsBlock(what)),
+            12 => WaitReason::GroupLock(GroupNo(what as u32)),
+            13 => WaitReason::Queue,
+            _ => WaitReason::Other("another condition"),
+        }
+    }
+}
+
 impl fmt::Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
