@@ -1,0 +1,186 @@
+//! The release build of the page, and its size budgets.
+
+use crate::options::Options;
+use crate::paths::{path_with, workspace};
+use crate::report::note;
+use crate::shell::{minutes, must};
+use crate::wasm_target::{self, Compiler};
+use crate::{node, tools, Fault};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Sets up what is missing, builds `dist/`, prints sizes, refuses a page over its budgets.
+pub(crate) fn build(options: &Options) -> Result<(), Fault> {
+    let background = tools::Background::start();
+    let compiler = wasm_target::ensure(options.toolchain)?;
+    node::ensure()?;
+    background.join()?;
+    build_with(compiler)
+}
+
+/// The same when everything is set up.
+pub(crate) fn build_with(compiler: Compiler) -> Result<(), Fault> {
+    fetch_crates()?;
+    let mut command = Command::new(tools::TRUNK.bin().join("trunk"));
+    command
+        .args(["build", "--release", "--color", "never"])
+        .current_dir(workspace());
+    let node_folder = node::ensure_node()?.parent().map(Path::to_path_buf);
+    let mut first = vec![
+        tools::TRUNK.bin(),
+        tools::WASM_BINDGEN.bin(),
+        node::binaryen_bin(),
+    ];
+    first.extend(node_folder);
+    compiler.apply(&mut command, &first);
+    // Some terminals set it to a value that trunk does not take.
+    command.env_remove("NO_COLOR");
+    must(
+        "building the page (release, wasm-opt)",
+        &mut command,
+        minutes(30),
+    )?;
+    check_sizes()
+}
+
+/// trunk is told to stay offline, so that it never downloads a tool; crates come first.
+pub(crate) fn fetch_crates() -> Result<(), Fault> {
+    let offline = Command::new("cargo")
+        .args(["fetch", "--locked", "--offline", "--quiet"])
+        .current_dir(workspace())
+        .stderr(std::process::Stdio::null())
+        .status();
+    if offline.is_ok_and(|status| status.success()) {
+        return Ok(());
+    }
+    let mut command = Command::new("cargo");
+    command.args(["fetch", "--locked"]).current_dir(workspace());
+    command.env("PATH", path_with(&[]));
+    must(
+        "downloading the crates of Cargo.lock",
+        &mut command,
+        minutes(10),
+    )
+}
+
+/// What a file of the page counts towards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    AppWasm,
+    WorkerWasm,
+    /// HTML, styles, scripts, posters: what arrives before anything can be done.
+    Shell,
+    Font,
+    /// Presets and other files that are fetched on demand.
+    Other,
+}
+
+/// Largest transferred sizes in bytes (kB are 1,000 bytes).
+const BUDGETS: [(Part, &str, u64); 4] = [
+    (Part::AppWasm, "page wasm", 350_000),
+    (Part::WorkerWasm, "engine wasm", 400_000),
+    (Part::Shell, "shell (HTML, CSS, JS, SVG)", 90_000),
+    (Part::Font, "fonts", 110_000),
+];
+
+fn part_of(path: &Path) -> Part {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    match path.extension().and_then(OsStr::to_str).unwrap_or("") {
+        "wasm" if name.starts_with("worker") => Part::WorkerWasm,
+        "wasm" => Part::AppWasm,
+        "html" | "css" | "js" | "mjs" | "svg" | "webmanifest" => Part::Shell,
+        "woff2" | "woff" | "ttf" | "otf" => Part::Font,
+        _ => Part::Other,
+    }
+}
+
+/// Fonts are compressed already; servers send them as they are.
+fn transferred(part: Part, raw: u64, brotli: u64) -> u64 {
+    if part == Part::Font {
+        raw
+    } else {
+        brotli
+    }
+}
+
+fn check_sizes() -> Result<(), Fault> {
+    let dist = workspace().join("dist");
+    let mut files = Vec::new();
+    list_files(&dist, &mut files).map_err(|error| format!("{}: {error}", dist.display()))?;
+    files.sort();
+    let compressed = node::brotli_sizes(&files)?;
+    let mut totals = [0u64; BUDGETS.len()];
+    note("sizes in bytes (raw, brotli):");
+    for (file, brotli) in files.iter().zip(compressed) {
+        let raw = fs::metadata(file).map_or(0, |facts| facts.len());
+        let part = part_of(file);
+        let name = file.strip_prefix(&dist).unwrap_or(file).display();
+        note(&format!("  {raw:>9} {brotli:>8}  {name}"));
+        if let Some(at) = BUDGETS
+            .iter()
+            .position(|(budgeted, _, _)| *budgeted == part)
+        {
+            totals[at] += transferred(part, raw, brotli);
+        }
+    }
+    judge(&totals)
+}
+
+fn judge(totals: &[u64; BUDGETS.len()]) -> Result<(), Fault> {
+    let mut over = Vec::new();
+    for ((_, name, most), total) in BUDGETS.iter().zip(totals) {
+        note(&format!("  {name}: {total} of at most {most} transferred"));
+        if total > most {
+            over.push(format!("{name} {total} > {most}"));
+        }
+    }
+    // Without both modules the figures above would say nothing.
+    if totals[0] == 0 || totals[1] == 0 {
+        return Err("dist/ lacks the page's or the engine's wasm module".to_owned());
+    }
+    if over.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("size budget exceeded: {}", over.join("; ")))
+    }
+}
+
+fn list_files(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            list_files(&path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_count_towards_their_part() {
+        for (name, part) in [
+            ("app-1f2e_bg.wasm", Part::AppWasm),
+            ("worker_bg.wasm", Part::WorkerWasm),
+            ("worker.js", Part::Shell),
+            ("fonts/text.woff2", Part::Font),
+            ("scenes/s3.toml", Part::Other),
+        ] {
+            assert_eq!(part_of(Path::new(name)), part, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_page_over_budget_is_refused_by_name() {
+        assert!(judge(&[350_000, 400_000, 90_000, 110_000]).is_ok());
+        let fault = judge(&[350_001, 1, 1, 0]).unwrap_err();
+        assert!(fault.contains("page wasm 350001 > 350000"), "{fault}");
+        assert!(judge(&[1, 0, 1, 1]).unwrap_err().contains("lacks"));
+    }
+}
