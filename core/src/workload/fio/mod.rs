@@ -4,10 +4,13 @@
 
 mod job;
 mod options;
+mod outcome;
+pub mod report;
 mod stat;
 
 pub use job::{looks_like_job_file, parse_job_file, JobFile, JobFileError, Notice};
 pub use options::{
     Distribution, Engine, Fallocate, FioJob, Pattern, SyncKind, NAMES as OPTION_NAMES, PERCENTILES,
 };
+pub use outcome::{DepthMap, Direction, DiskStats, FioResult, JobResult};
 pub use stat::{Clat, LatencyHistogram, RateSamples, Summary, SAMPLE_WINDOW};
