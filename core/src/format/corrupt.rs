@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A failed check of an on-disk structure.
+/// A failed check of an on-disk structure; itself not on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt {
     /// The check that failed, with the numbers needed to understand it.

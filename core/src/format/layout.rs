@@ -1,6 +1,6 @@
 //! One declaration per on-disk structure gives its type, decoder, encoder and field listing.
 
-/// One field of a decoded structure, for listings (`fsglass dump`, the hex view of the page).
+/// One field of a decoded structure, for listings (`fsglass dump`, the hex view of the page). Not on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     /// Kernel name of the field, halves joined.

@@ -45,6 +45,46 @@ pub(crate) fn build_with(compiler: Compiler) -> Result<(), Fault> {
     check_sizes()
 }
 
+/// Where cargo puts what it builds.
+pub(crate) fn target_folder(compiler: Compiler) -> PathBuf {
+    match compiler {
+        Compiler::Plain => std::env::var_os("CARGO_TARGET_DIR")
+            .map_or(workspace().join("target"), |folder| {
+                workspace().join(folder)
+            }),
+        Compiler::DebianBuildStd => wasm_target::debian_target_folder(),
+    }
+}
+
+/// The engine's tests as a module for Node.js; returns its script.
+pub(crate) fn build_for_node(compiler: Compiler) -> Result<PathBuf, Fault> {
+    const CRATE: &str = "fsglass-wasm-tests";
+    let mut command = Command::new("cargo");
+    command
+        .current_dir(workspace())
+        .args(["build", "--locked", "--release", "--lib"]);
+    command.args(["--package", CRATE, "--target", wasm_target::TARGET]);
+    compiler.apply(&mut command, &[]);
+    must("building the engine for Node.js", &mut command, minutes(30))?;
+    let stem = CRATE.replace('-', "_");
+    let target = target_folder(compiler);
+    let module = target
+        .join(wasm_target::TARGET)
+        .join("release")
+        .join(format!("{stem}.wasm"));
+    let out = target.join("wasm-node");
+    let mut command = Command::new(tools::WASM_BINDGEN.bin().join("wasm-bindgen"));
+    command
+        .args(["--target", "nodejs", "--no-typescript", "--out-dir"])
+        .arg(&out)
+        .arg(&module);
+    must("making its module", &mut command, minutes(5))?;
+    // Node.js takes the script for CommonJS, whatever a package.json above it says.
+    fs::write(out.join("package.json"), "{\"type\":\"commonjs\"}\n")
+        .map_err(|error| format!("{}: {error}", out.display()))?;
+    Ok(out.join(format!("{stem}.js")))
+}
+
 /// trunk is told to stay offline, so that it never downloads a tool; crates come first.
 pub(crate) fn fetch_crates() -> Result<(), Fault> {
     let offline = Command::new("cargo")

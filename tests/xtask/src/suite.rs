@@ -206,6 +206,8 @@ impl Suite {
             "fsglass",
             "--package",
             "fsglass-web",
+            "--package",
+            "fsglass-wasm-tests",
             "--",
             "-D",
             "warnings",
@@ -225,8 +227,10 @@ impl Suite {
 
     fn wasm(&mut self) -> Result<Counts, Fault> {
         self.join_tools()?;
-        let scripts = scripts("wasm")?;
-        run_scripts(&scripts, &[("FSGLASS_DIST", workspace().join("dist"))])
+        let module = page::build_for_node(self.compiler()?)?;
+        let native = cargo_build("fsglass-wasm-tests", "fsglass-digests", &["--release"])?;
+        let environment = [("FSGLASS_WASM", module), ("FSGLASS_DIGESTS", native)];
+        run_scripts(&scripts("wasm")?, &environment)
     }
 
     fn browser(&mut self) -> Result<Counts, Fault> {
@@ -248,6 +252,7 @@ impl Suite {
             ("FSGLASS_URL", PathBuf::from(url)),
             ("FSGLASS_CHROMIUM", chromium),
             ("FSGLASS_PLAYWRIGHT", node::playwright_module()),
+            ("FSGLASS_BIN", build_cli()?),
         ];
         run_scripts(&scripts("browser")?, &environment)
     }
@@ -273,14 +278,10 @@ fn scripts(folder: &str) -> Result<Vec<PathBuf>, Fault> {
 
 /// Each in a process of its own.
 fn run_scripts(scripts: &[PathBuf], environment: &[(&str, PathBuf)]) -> Result<Counts, Fault> {
-    let cli = build_cli()?;
     let mut total = Counts::default();
     for script in scripts {
         let mut command = node::command()?;
-        command
-            .arg(script)
-            .current_dir(workspace())
-            .env("FSGLASS_BIN", &cli);
+        command.arg(script).current_dir(workspace());
         for (name, value) in environment {
             command.env(name, value);
         }
@@ -338,30 +339,26 @@ fn cargo_test(arguments: &[&str]) -> Command {
 
 /// The native command line, which interop and page tests run.
 fn build_cli() -> Result<PathBuf, Fault> {
-    let mut command = cargo(&[
-        "build",
-        "--locked",
-        "--package",
-        "fsglass",
-        "--bin",
-        "fsglass",
-    ]);
-    command.args(FEATURES);
-    let finished = shell::run(
-        "building the command line",
-        &mut command,
-        Show::Progress,
-        minutes(15),
-    )?;
+    cargo_build("fsglass", "fsglass", &FEATURES)
+}
+
+/// Builds one native program; returns where it is.
+fn cargo_build(package: &str, binary: &str, more: &[&str]) -> Result<PathBuf, Fault> {
+    let mut command = cargo(&["build", "--locked", "--package", package, "--bin", binary]);
+    command.args(more);
+    let title = format!("building {binary}");
+    let finished = shell::run(&title, &mut command, Show::Progress, minutes(15))?;
     if !finished.status.success() {
-        return Err(format!(
-            "building the command line failed\n{}",
-            finished.tail(40)
-        ));
+        return Err(format!("{title} failed\n{}", finished.tail(40)));
     }
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or(workspace().join("target"), PathBuf::from);
-    Ok(target.join("debug/fsglass"))
+    let profile = if more.contains(&"--release") {
+        "release"
+    } else {
+        "debug"
+    };
+    Ok(page::target_folder(Compiler::Plain)
+        .join(profile)
+        .join(binary))
 }
 
 fn test_package() -> Result<Counts, Fault> {

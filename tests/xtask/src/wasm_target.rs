@@ -84,6 +84,11 @@ fn debian_source() -> Option<PathBuf> {
     Some(Path::new(&sysroot).join("lib/rustlib/src/rust/library"))
 }
 
+/// Where Debian's compiler builds.
+pub(crate) fn debian_target_folder() -> PathBuf {
+    workspace().join("target/debian")
+}
+
 impl Compiler {
     /// Sets a command's PATH (these folders first) and what else makes its cargo build for wasm.
     pub(crate) fn apply(self, command: &mut Command, first: &[PathBuf]) {
@@ -95,7 +100,7 @@ impl Compiler {
                 .env("CARGO_UNSTABLE_BUILD_STD", "std,panic_abort")
                 .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", DEBIAN_LINKER)
                 // Two compilers in one folder would undo each other's work.
-                .env("CARGO_TARGET_DIR", workspace().join("target/debian"))
+                .env("CARGO_TARGET_DIR", debian_target_folder())
                 // Set by rustup for the cargo that runs this program.
                 .env_remove("RUSTUP_TOOLCHAIN")
                 .env_remove("CARGO")

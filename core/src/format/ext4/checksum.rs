@@ -3,7 +3,7 @@
 use crate::base::checksum::crc32c;
 use crate::base::Uuid;
 
-/// What every checksum of the file system starts from. Small and copied around.
+/// What every checksum of the file system starts from. Small and copied around; not on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CsumCtx {
     /// `s_checksum_seed`, or crc32c of the UUID (kernel `s_csum_seed`).

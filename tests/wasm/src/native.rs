@@ -1,0 +1,5 @@
+//! Prints what the wasm module has to print too.
+
+fn main() {
+    print!("{}", fsglass_wasm_tests::digests());
+}
