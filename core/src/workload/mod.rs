@@ -2,6 +2,7 @@
 //!
 //! Speaks to the machine through vfs system calls only; knows nothing of file-system internals.
 
+pub mod app_log;
 pub mod fio;
 pub mod generate;
 pub mod ops;

@@ -1,0 +1,3 @@
+//! Runs of whole experiments: crash campaigns, the durability oracle, reports.
+
+pub mod model;
