@@ -7,6 +7,7 @@ pub mod bytes;
 pub mod checksum;
 mod errno;
 mod hash;
+pub mod math;
 pub mod payload;
 pub mod rng;
 pub mod sha256;
