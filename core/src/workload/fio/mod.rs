@@ -3,6 +3,7 @@
 //! Source of behaviour: fio 3.33 HOWTO.rst and the output of the tool.
 
 mod job;
+pub mod json;
 mod offsets;
 mod options;
 mod outcome;
