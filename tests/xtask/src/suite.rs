@@ -1,13 +1,13 @@
 //! All tests, in parts; counts them and ends with one plain line.
 
 use crate::options::{Options, Toolchain};
-use crate::paths::{is_ci, path_with, workspace};
+use crate::paths::{is_ci, which, workspace};
 use crate::report::{note, seconds};
 use crate::shell::{self, minutes, Finished, Show};
 use crate::wasm_target::{self, Compiler, TARGET};
 use crate::{browser, debian, node, page, server, tools, Fault};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -37,30 +37,54 @@ impl Counts {
 /// The exit status of a script that cannot run here.
 const SKIPPED: i32 = 77;
 
+/// One part: its name, what it does, and doing it.
+type Part = (
+    &'static str,
+    &'static str,
+    fn(&mut Suite) -> Result<Counts, Fault>,
+);
+
 /// The parts, in the order in which they run: quick and cheap ones first.
-const PARTS: [(&str, &str); 10] = [
-    ("fmt", "cargo fmt --check"),
-    ("clippy", "clippy of core, tests and xtask, warnings denied"),
-    ("unit", "unit tests of core and xtask"),
+const PARTS: [Part; 11] = [
+    ("fmt", "cargo fmt --check", Suite::fmt),
+    (
+        "clippy",
+        "clippy of core, tests and xtask, warnings denied",
+        Suite::clippy,
+    ),
+    ("unit", "unit tests of core and xtask", Suite::unit),
     (
         "tests",
-        "the test package: tidy, model, crash, interop, scenarios",
+        "the test package: tidy, model, crash states, scenarios",
+        Suite::test_package,
     ),
     (
         "lab",
         "self-test of tests/kernel-lab on this machine's kernel",
+        Suite::lab,
+    ),
+    (
+        "interop",
+        "images, scripts and power cuts against the kernel and e2fsprogs",
+        Suite::interop,
     ),
     (
         "clippy-wasm",
         "clippy of core and web for the wasm target, warnings denied",
+        Suite::wasm_clippy,
     ),
-    ("web", "unit tests of web, run natively"),
-    ("page", "release build of the page within its size budgets"),
+    ("web", "unit tests of web, run natively", Suite::web),
+    (
+        "page",
+        "release build of the page within its size budgets",
+        Suite::page,
+    ),
     (
         "wasm",
         "the engine in wasm under Node.js against the native one",
+        Suite::wasm,
     ),
-    ("browser", "the page in headless Chromium"),
+    ("browser", "the page in headless Chromium", Suite::browser),
 ];
 
 /// What the parts share.
@@ -73,7 +97,7 @@ struct Suite {
 /// `Ok(true)` if nothing failed.
 pub(crate) fn run(options: &Options) -> Result<bool, Fault> {
     if options.list {
-        for (name, does) in PARTS {
+        for (name, does, _) in PARTS {
             println!("{name:<12} {does}");
         }
         return Ok(true);
@@ -97,10 +121,10 @@ pub(crate) fn run(options: &Options) -> Result<bool, Fault> {
     debian::ensure_test_programs();
     page::fetch_crates()?;
     let mut total = Counts::default();
-    for (name, does) in PARTS.into_iter().filter(|part| wanted(part.0)) {
+    for (name, does, part) in PARTS.into_iter().filter(|part| wanted(part.0)) {
         note(&format!("{name}: {does}"));
         let begin = Instant::now();
-        let counts = match suite.part(name) {
+        let counts = match part(&mut suite) {
             Ok(counts) => counts,
             Err(fault) => {
                 println!("{fault}");
@@ -146,38 +170,40 @@ fn lab_usable() -> bool {
 }
 
 impl Suite {
-    fn part(&mut self, name: &str) -> Result<Counts, Fault> {
-        match name {
-            "fmt" => check("fmt", cargo(&["fmt", "--all", "--check"]), minutes(5)),
-            "clippy" => check("clippy", native_clippy(), minutes(15)),
-            "unit" => check(
-                "unit",
-                cargo_test(&["--package", "xtask", "--package", "fsglass"]),
-                minutes(20),
-            ),
-            "tests" => test_package(),
-            "lab" => {
-                let mut command = in_workspace("sh");
-                command.arg("tests/kernel-lab/selftest.sh");
-                check("lab", command, minutes(5))
-            }
-            "clippy-wasm" => self.wasm_clippy(),
-            "web" => {
-                let command = cargo(&[
-                    "test",
-                    "--quiet",
-                    "--locked",
-                    "--package",
-                    "fsglass-web",
-                    "--lib",
-                ]);
-                check("web", command, minutes(15))
-            }
-            "page" => self.page(),
-            "wasm" => self.wasm(),
-            "browser" => self.browser(),
-            other => Err(format!("part {other} has no commands")),
-        }
+    fn fmt(_: &mut Suite) -> Result<Counts, Fault> {
+        check("fmt", cargo(&["fmt", "--all", "--check"]), minutes(5))
+    }
+
+    fn clippy(_: &mut Suite) -> Result<Counts, Fault> {
+        check("clippy", native_clippy(), minutes(15))
+    }
+
+    fn unit(_: &mut Suite) -> Result<Counts, Fault> {
+        let command = cargo_test(&["--package", "xtask", "--package", "fsglass"]);
+        check("unit", command, minutes(20))
+    }
+
+    fn test_package(_: &mut Suite) -> Result<Counts, Fault> {
+        let command = cargo_test(&["--package", "fsglass-tests"]);
+        check("tests", command, minutes(30))
+    }
+
+    fn lab(_: &mut Suite) -> Result<Counts, Fault> {
+        let mut command = in_workspace("sh");
+        command.arg("tests/kernel-lab/selftest.sh");
+        check("lab", command, minutes(5))
+    }
+
+    fn interop(_: &mut Suite) -> Result<Counts, Fault> {
+        let python = which("python3").ok_or("interop: python3 is missing")?;
+        let environment = [("FSGLASS_BIN", build_cli()?)];
+        run_scripts("interop", "py", &environment, || Ok(Command::new(&python)))
+    }
+
+    fn web(_: &mut Suite) -> Result<Counts, Fault> {
+        let mut command = cargo(&["test", "--quiet", "--locked", "--lib"]);
+        command.args(["--package", "fsglass-web"]);
+        check("web", command, minutes(15))
     }
 
     fn compiler(&mut self) -> Result<Compiler, Fault> {
@@ -230,7 +256,7 @@ impl Suite {
         let module = page::build_for_node(self.compiler()?)?;
         let native = cargo_build("fsglass-wasm-tests", "fsglass-digests", &["--release"])?;
         let environment = [("FSGLASS_WASM", module), ("FSGLASS_DIGESTS", native)];
-        run_scripts(&scripts("wasm")?, &environment)
+        run_scripts("wasm", "mjs", &environment, node::command)
     }
 
     fn browser(&mut self) -> Result<Counts, Fault> {
@@ -254,44 +280,49 @@ impl Suite {
             ("FSGLASS_PLAYWRIGHT", node::playwright_module()),
             ("FSGLASS_BIN", build_cli()?),
         ];
-        run_scripts(&scripts("browser")?, &environment)
+        run_scripts("browser", "mjs", &environment, node::command)
     }
 }
 
 /// The scripts of a folder of `tests/`; those that start with '_' are shared code.
-fn scripts(folder: &str) -> Result<Vec<PathBuf>, Fault> {
+fn scripts(folder: &str, kind: &str) -> Result<Vec<PathBuf>, Fault> {
     let folder = workspace().join("tests").join(folder);
     let entries =
         fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut found: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|extension| extension == "mjs"))
-        .filter(|path| {
-            !path
-                .file_name()
-                .is_some_and(|name| name.to_string_lossy().starts_with('_'))
-        })
+        .filter(|path| path.extension().is_some_and(|extension| extension == kind))
+        .filter(|path| !script_name(path).starts_with('_'))
         .collect();
     found.sort();
     Ok(found)
 }
 
-/// Each in a process of its own.
-fn run_scripts(scripts: &[PathBuf], environment: &[(&str, PathBuf)]) -> Result<Counts, Fault> {
+fn script_name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Each script in a process of its own.
+fn run_scripts(
+    folder: &str,
+    kind: &str,
+    environment: &[(&str, PathBuf)],
+    interpreter: impl Fn() -> Result<Command, Fault>,
+) -> Result<Counts, Fault> {
     let mut total = Counts::default();
-    for script in scripts {
-        let mut command = node::command()?;
+    for script in scripts(folder, kind)? {
+        let name = script_name(&script);
+        let mut command = interpreter()?;
         command.arg(script).current_dir(workspace());
-        for (name, value) in environment {
-            command.env(name, value);
+        for (variable, value) in environment {
+            command.env(variable, value);
         }
-        let name = script
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        note(&format!("  {name}"));
         // A script that hangs has failed, the others still run.
-        total.add(check(&name, command, minutes(10)).unwrap_or_else(|fault| {
+        total.add(check(&name, command, minutes(15)).unwrap_or_else(|fault| {
             println!("{fault}");
             Counts {
                 failed: 1,
@@ -359,14 +390,6 @@ fn cargo_build(package: &str, binary: &str, more: &[&str]) -> Result<PathBuf, Fa
     Ok(page::target_folder(Compiler::Plain)
         .join(profile)
         .join(binary))
-}
-
-fn test_package() -> Result<Counts, Fault> {
-    let mut command = cargo_test(&["--package", "fsglass-tests"]);
-    command.env("FSGLASS_BIN", build_cli()?);
-    // e2fsprogs lives in /usr/sbin, which ordinary users may not have on PATH.
-    command.env("PATH", path_with(&[]));
-    check("tests", command, minutes(30))
 }
 
 /// Runs one check; its counts come from the lines it prints, else from its exit status.
@@ -490,24 +513,5 @@ mod tests {
         assert_eq!(ran("echo 4 passed, 0 failed; exit 101"), counts(4, 1, 0));
         assert_eq!(ran("echo 4 passed, 2 failed; exit 1"), counts(4, 2, 0));
         assert_eq!(ran("echo 4 passed, 0 failed; exit 0"), counts(4, 0, 0));
-    }
-
-    #[test]
-    fn every_part_has_commands() {
-        // `part` refuses names it does not know; a name that is only in the table would fail every run.
-        let known = [
-            "fmt",
-            "clippy",
-            "unit",
-            "tests",
-            "lab",
-            "clippy-wasm",
-            "web",
-            "page",
-            "wasm",
-        ];
-        assert!(PARTS
-            .iter()
-            .all(|(name, _)| known.contains(name) || *name == "browser"));
     }
 }
