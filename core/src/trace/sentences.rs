@@ -233,6 +233,17 @@ fn op_name(op: u8) -> &'static str {
     NAMES.get(op as usize).copied().unwrap_or("request")
 }
 
+fn power_cut(model: u8, lost: u64) -> String {
+    const LOSSES: [&str; 4] = [
+        "nothing",
+        "everything unflushed",
+        "a random part",
+        "a chosen part",
+    ];
+    let loss = LOSSES.get(model as usize).unwrap_or(&"all but a prefix");
+    format!("Power is cut; {loss} of the cache is lost ({lost} writes).")
+}
+
 fn device(event: &Event) -> Option<String> {
     Some(match *event {
         Event::BioQueued {
@@ -291,18 +302,7 @@ fn device(event: &Event) -> Option<String> {
         } => {
             format!("Request {request} failed: {} {lba}+{sectors}.", op_name(op))
         }
-        Event::PowerCut { model, lost } => {
-            let loss = [
-                "nothing",
-                "everything unflushed",
-                "a random part",
-                "a chosen part",
-            ]
-            .get(model as usize)
-            .copied()
-            .unwrap_or("all but a prefix");
-            format!("Power is cut; {loss} of the cache is lost ({lost} writes).")
-        }
+        Event::PowerCut { model, lost } => power_cut(model, u64::from(lost)),
         Event::Edited { lba, sectors } => format!("Sectors {lba}+{sectors} were edited."),
         Event::ErrorInjected { lba, sectors, op } => {
             format!("An error is injected: {} {lba}+{sectors}.", op_name(op))
