@@ -99,6 +99,8 @@ pub struct ModelFs {
     fds: BTreeMap<u32, (NodeId, bool)>,
     /// Names promised durable: every name present at that call.
     names_promised: BTreeSet<(NodeId, Vec<u8>)>,
+    /// Every node that ever had a name, oldest first.
+    name_history: BTreeMap<(NodeId, Vec<u8>), Vec<NodeId>>,
     seq: Seq,
     /// Calls applied.
     pub applied: u64,
@@ -114,6 +116,7 @@ impl Default for ModelFs {
             nodes: Vec::new(),
             fds: BTreeMap::new(),
             names_promised: BTreeSet::new(),
+            name_history: BTreeMap::new(),
             seq: 0,
             applied: 0,
             unmatched: 0,
@@ -180,6 +183,14 @@ impl ModelFs {
             Some((dir, name)) => self.names_promised.contains(&(dir, name)),
             None => false,
         }
+    }
+
+    /// Nodes that `path` has led to, oldest first.
+    pub fn earlier_nodes(&self, path: &[u8]) -> Vec<NodeId> {
+        let key = self.parent(path);
+        key.and_then(|k| self.name_history.get(&k))
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// Applies one call that succeeded.
@@ -350,7 +361,8 @@ impl ModelFs {
         let NodeKind::Dir(entries) = &mut self.nodes[dir].kind else {
             return None;
         };
-        entries.insert(name, id);
+        entries.insert(name.clone(), id);
+        self.name_history.entry((dir, name)).or_default().push(id);
         Some(())
     }
 
