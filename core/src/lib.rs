@@ -4,6 +4,7 @@
 //! `config`, `experiment`, `observe`, `session`. ARCHITECTURE.md has the table of who may import whom.
 
 pub mod base;
+pub mod block;
 pub mod config;
 pub mod experiment;
 pub mod format;

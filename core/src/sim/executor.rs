@@ -106,6 +106,7 @@ enum State {
 type TaskFuture = Pin<Box<dyn Future<Output = ()>>>;
 type Call = Box<dyn FnOnce()>;
 type IrqHandler = Rc<dyn Fn(u64)>;
+type BlockHook = Rc<dyn Fn(TaskId)>;
 
 struct Slot {
     future: Option<TaskFuture>,
@@ -123,6 +124,8 @@ struct Slot {
     frames: Vec<&'static str>,
     held: Vec<(LockRank, WaitReason)>,
     joiners: Vec<TaskId>,
+    /// Call the block hooks when it blocks.
+    hooked: bool,
 }
 
 struct Inner {
@@ -148,6 +151,7 @@ struct Inner {
     calls: RefCell<Vec<Option<Call>>>,
     free_calls: RefCell<Vec<u32>>,
     irqs: RefCell<Vec<IrqHandler>>,
+    block_hooks: RefCell<Vec<BlockHook>>,
 }
 
 /// Handle to the simulation; cheap to clone.
@@ -185,6 +189,7 @@ impl Sim {
             calls: RefCell::new(Vec::new()),
             free_calls: RefCell::new(Vec::new()),
             irqs: RefCell::new(Vec::new()),
+            block_hooks: RefCell::new(Vec::new()),
         }))
     }
 
@@ -371,6 +376,19 @@ impl Sim {
         Irq(irqs.len() as u16 - 1)
     }
 
+    /// Registers a function that is called when a task marked by [`Sim::set_hooked`] is about to block
+    /// (as `sched_submit_work` flushes the plug). It should hold weak references only and must not suspend.
+    pub fn register_block_hook(&self, hook: impl Fn(TaskId) + 'static) {
+        self.0.block_hooks.borrow_mut().push(Rc::new(hook));
+    }
+
+    /// Marks a task for the block hooks.
+    pub fn set_hooked(&self, task: TaskId, hooked: bool) {
+        if let Some(t) = self.0.tasks.borrow_mut().get_mut(task.0 as usize) {
+            t.hooked = hooked;
+        }
+    }
+
     /// Raises an interrupt with `arg` at `t` (not before now).
     pub fn raise_at(&self, t: Nanos, irq: Irq, arg: u64) {
         let kind = DueKind::Irq { line: irq.0, arg };
@@ -431,6 +449,8 @@ impl Sim {
         drop(calls);
         let irqs = std::mem::take(&mut *self.0.irqs.borrow_mut());
         drop(irqs);
+        let hooks = std::mem::take(&mut *self.0.block_hooks.borrow_mut());
+        drop(hooks);
         self.0.events.borrow_mut().clear();
         self.0.run_queue.borrow_mut().clear();
     }
@@ -566,6 +586,12 @@ impl Sim {
             id != TaskId::IRQ,
             "interrupt context can not wait for {why}"
         );
+        if self.0.tasks.borrow()[id.0 as usize].hooked {
+            let hooks = self.0.block_hooks.borrow().clone();
+            for hook in hooks {
+                hook(id);
+            }
+        }
         self.emit_sched(id, || {
             let (why, what) = why.numbers();
             Event::TaskBlocked {
@@ -914,5 +940,6 @@ fn new_slot(name: &str, class: TaskClass, state: State) -> Slot {
         frames: Vec::new(),
         held: Vec::new(),
         joiners: Vec::new(),
+        hooked: false,
     }
 }

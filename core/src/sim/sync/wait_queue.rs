@@ -162,6 +162,7 @@ impl Future for Wait<'_> {
             }
             this.ticket = Some(waiters.push(sim.current(), ()));
         }
+        drop(waiters);
         sim.block_current(this.why, this.deadline);
         Poll::Pending
     }
