@@ -513,7 +513,7 @@ impl Parser {
                 let id = a.next("ID")?;
                 let fd = self.fd(id);
                 let path = a.path("PATH")?;
-                let flags = open_flags(a.maybe().unwrap_or("rw"))?;
+                let flags = parse_open_flags(a.maybe().unwrap_or("rw"))?;
                 Op::Open {
                     fd,
                     path,
@@ -681,7 +681,8 @@ fn mknod(a: &mut Args<'_>) -> Result<Op, String> {
     })
 }
 
-fn open_flags(list: &str) -> Result<OpenFlags, String> {
+/// Parses the comma list of open flags.
+pub fn parse_open_flags(list: &str) -> Result<OpenFlags, String> {
     let mut f = OpenFlags::default();
     for word in list.split(',') {
         match word {
