@@ -9,6 +9,8 @@ pub mod config;
 pub mod experiment;
 pub mod format;
 pub mod mm;
+pub mod observe;
+pub mod session;
 pub mod sim;
 pub mod trace;
 pub mod vfs;

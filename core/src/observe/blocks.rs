@@ -1,0 +1,159 @@
+//! Blocks as events tell it: who allocated or freed them, which wait in a transaction, which live only in the log.
+
+use crate::base::{FastMap, Nanos};
+use crate::trace::Event;
+use std::collections::BTreeMap;
+
+/// Allocation since the start of the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "plain states")]
+pub enum Owner {
+    Freed,
+    FileData(u32),
+    Tree(u32),
+}
+
+/// Group counters as last announced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "fields of the event")]
+pub struct GroupCounts {
+    pub free_blocks: u32,
+    pub free_inodes: u32,
+    pub flags: u16,
+}
+
+/// Blocks.
+#[derive(Clone, Debug, Default)]
+pub struct BlockFold {
+    /// Newest owner of blocks that were allocated or freed.
+    owners: FastMap<u64, Owner>,
+    /// Blocks with a version in a transaction that is not committed: newest such transaction.
+    joined: FastMap<u64, u32>,
+    by_tid: BTreeMap<u32, Vec<u64>>,
+    /// Blocks whose newest committed version is in the log: transaction and time of its commit.
+    logged: FastMap<u64, (u32, Nanos)>,
+    /// Groups that changed.
+    pub groups: BTreeMap<u32, GroupCounts>,
+    /// Blocks waiting to be written home.
+    pub debt: u64,
+}
+
+impl BlockFold {
+    /// Applies one event.
+    pub fn apply(&mut self, now: Nanos, event: &Event) {
+        match *event {
+            Event::BlocksAllocated {
+                ino,
+                block,
+                len,
+                meta,
+            } => {
+                let owner = if meta == 1 {
+                    Owner::Tree(ino.0)
+                } else {
+                    Owner::FileData(ino.0)
+                };
+                for b in block.0..block.0 + u64::from(len) {
+                    self.owners.insert(b, owner);
+                }
+            }
+            Event::BlocksFreed { block, len, .. } => {
+                for b in block.0..block.0 + u64::from(len) {
+                    self.owners.insert(b, Owner::Freed);
+                    self.unlog(b);
+                }
+            }
+            Event::BlockJoined { tid, block } => {
+                self.joined.insert(block.0, tid.0);
+                self.by_tid.entry(tid.0).or_default().push(block.0);
+            }
+            Event::BlockForgotten { block, .. } => {
+                self.joined.remove(&block.0);
+            }
+            Event::LogCommit { tid, .. } => self.commit(now, tid.0),
+            Event::CheckpointWritten { tid, block } | Event::CheckpointDropped { tid, block } => {
+                if self.logged.get(&block.0).is_some_and(|l| l.0 <= tid.0) {
+                    self.unlog(block.0);
+                }
+            }
+            Event::GroupChanged {
+                group,
+                free_blocks,
+                free_inodes,
+                flags,
+            } => {
+                self.groups.insert(
+                    group.0,
+                    GroupCounts {
+                        free_blocks,
+                        free_inodes,
+                        flags,
+                    },
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn commit(&mut self, now: Nanos, tid: u32) {
+        for b in self.by_tid.remove(&tid).unwrap_or_default() {
+            if self.joined.get(&b) == Some(&tid) {
+                self.joined.remove(&b);
+            }
+            if self.logged.insert(b, (tid, now)).is_none() {
+                self.debt += 1;
+            }
+        }
+    }
+
+    fn unlog(&mut self, block: u64) {
+        if self.logged.remove(&block).is_some() {
+            self.debt -= 1;
+        }
+    }
+
+    /// Who owns a block, if that changed since the start of the record.
+    pub fn owner(&self, block: u64) -> Option<Owner> {
+        self.owners.get(&block).copied()
+    }
+
+    /// The uncommitted transaction that holds a newer version of the block.
+    pub fn in_transaction(&self, block: u64) -> Option<u32> {
+        self.joined.get(&block).copied()
+    }
+
+    /// Transaction and commit time of a version that lives in the log only, as far as the journal knows.
+    pub fn in_log(&self, block: u64) -> Option<(u32, Nanos)> {
+        self.logged.get(&block).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::{FsBlock, Ino, Tid};
+
+    #[test]
+    fn a_block_goes_from_memory_to_log_to_home() {
+        let mut b = BlockFold::default();
+        let (tid, block) = (Tid(3), FsBlock(37));
+        let t = Nanos::from_ms(5);
+        b.apply(
+            t,
+            &Event::BlocksAllocated {
+                ino: Ino(12),
+                block,
+                len: 2,
+                meta: 0,
+            },
+        );
+        assert_eq!(b.owner(38), Some(Owner::FileData(12)));
+        b.apply(t, &Event::BlockJoined { tid, block });
+        assert_eq!(b.in_transaction(37), Some(3));
+        b.apply(t, &Event::LogCommit { tid, jblock: 4 });
+        assert_eq!((b.in_transaction(37), b.in_log(37)), (None, Some((3, t))));
+        assert_eq!(b.debt, 1);
+        b.apply(t, &Event::CheckpointWritten { tid, block });
+        assert_eq!((b.in_log(37), b.debt), (None, 0));
+    }
+}

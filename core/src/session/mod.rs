@@ -1,0 +1,3 @@
+//! The only door for the page and the command line.
+
+pub mod view;
