@@ -8,6 +8,7 @@ pub mod block;
 pub mod config;
 pub mod experiment;
 pub mod format;
+pub mod fs;
 pub mod mm;
 pub mod observe;
 pub mod session;

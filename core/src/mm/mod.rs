@@ -3,6 +3,7 @@
 //! Knows no file system: where writeback needs one (mapping delayed blocks) it takes a generic parameter that
 //! implements [`writeback::WritebackOps`].
 
+pub mod buffer;
 mod errseq;
 pub mod folio;
 mod page_cache;

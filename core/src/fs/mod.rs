@@ -1,0 +1,4 @@
+//! File systems and their journals.
+
+pub mod common;
+pub mod jbd2;
