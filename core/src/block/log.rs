@@ -161,7 +161,7 @@ impl DeviceLog {
     }
 
     /// Longest time a request took so far.
-    pub(super) fn longest(&self) -> Nanos {
+    pub fn longest(&self) -> Nanos {
         self.longest
     }
 

@@ -2,7 +2,9 @@
 //! an instant comes from records.
 
 pub mod blocks;
+pub mod disk;
 pub mod journal;
+pub mod layout;
 pub mod metrics;
 pub mod pages;
 pub mod timeline;
