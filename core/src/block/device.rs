@@ -54,6 +54,28 @@ impl Piece<'_> {
         aligned.then(|| self.units()).flatten()
     }
 
+    /// The piece as a bio of its own.
+    pub(super) fn to_bio(&self) -> Bio {
+        let mut bio = Bio {
+            lba: Lba(self.lba()),
+            sectors: self.sectors,
+            payloads: Payloads::None,
+            ..self.bio.clone()
+        };
+        if bio.op == Op::Write {
+            if let Some(units) = self.units() {
+                bio.payloads = Payloads::Many(units.to_vec());
+            } else {
+                let mut bytes = Vec::new();
+                self.copy_to(&mut bytes);
+                let sectors = bytes.chunks(SECTOR_SIZE as usize);
+                bio.unit = SECTOR_SIZE as u16;
+                bio.payloads = Payloads::Many(sectors.map(|c| Payload::Bytes(c.into())).collect());
+            }
+        }
+        bio
+    }
+
     fn copy_to(&self, out: &mut Vec<u8>) {
         let unit = usize::from(self.bio.unit);
         let start = self.from as usize * SECTOR_SIZE as usize;

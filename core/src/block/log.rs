@@ -1,8 +1,9 @@
 //! The device log: every request that the device carried out, in the order in which it acknowledged them, with what
 //! each page held before and after; and cursors that show the disk at any instant.
 
-use super::bio::{BioFlags, Op, Role};
+use super::bio::{BioFlags, Op, Role, SECTOR_SIZE};
 use super::store::{Change, RangeChange, Store, PAGE_SECTORS};
+use crate::base::payload::PAGE_SIZE;
 use crate::base::rng::mix64;
 use crate::base::{Ino, Lba, Nanos, Payload, Tid};
 use std::collections::VecDeque;
@@ -261,6 +262,35 @@ impl DeviceLog {
         self.ranges.get(i).map(|(_, r)| r)
     }
 
+    /// Positions of all records held in the order in which the device got them.
+    pub fn by_issue(&self) -> Vec<u64> {
+        let mut order: Vec<u64> = (self.first..self.end()).collect();
+        order.sort_by_key(|p| (self.record(*p).map(|r| r.issued), *p));
+        order
+    }
+
+    /// The bytes that a write carried; empty for other operations.
+    pub fn contents(&self, position: u64) -> Vec<u8> {
+        let Some(r) = self.record(position).filter(|r| r.op == Op::Write) else {
+            return Vec::new();
+        };
+        let mut bytes = Vec::new();
+        let mut page = [0; PAGE_SIZE];
+        for (_, change) in self.changes(position) {
+            change
+                .new
+                .as_ref()
+                .unwrap_or(&Payload::Zero)
+                .fill(&mut page);
+            bytes.extend_from_slice(&page);
+        }
+        let skip = (r.lba.0 % PAGE_SECTORS * SECTOR_SIZE) as usize;
+        let n = r.sectors as usize * SECTOR_SIZE as usize;
+        bytes.drain(..skip.min(bytes.len()));
+        bytes.truncate(n);
+        bytes
+    }
+
     /// Applies a record to a table.
     pub(super) fn redo(&self, position: u64, store: &mut Store) {
         for (page, change) in self.changes(position) {
@@ -307,7 +337,7 @@ fn changed_pages(r: &LogRecord) -> Vec<u32> {
 }
 
 /// A fast hash of page contents, the same on all platforms.
-fn hash_bytes(b: &[u8]) -> u64 {
+pub(super) fn hash_bytes(b: &[u8]) -> u64 {
     let mut lanes = [1u64, 2, 3, 4];
     let mut chunks = b.chunks_exact(32);
     for c in &mut chunks {

@@ -12,10 +12,12 @@
 
 mod bio;
 mod cache;
+mod crash;
 mod device;
 mod elevator;
 mod fault;
 mod flush;
+mod image;
 mod log;
 mod model;
 mod params;
@@ -29,6 +31,7 @@ mod tests;
 pub use bio::{
     Bio, BioFlags, BioId, Class, EndIoId, IoError, IoResult, Op, Payloads, Role, SECTOR_SIZE,
 };
+pub use crash::{CrashImage, CrashPoint, Loss, Undecided};
 pub use device::Device;
 pub use fault::{Fault, Faults};
 pub use log::{Cursor, DeviceLog, LogPart, LogRecord};

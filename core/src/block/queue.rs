@@ -325,12 +325,22 @@ impl Queue {
         self.inner.borrow().allocated
     }
 
-    /// Bios that the device or the queue has now, for crash images: those that may or may not reach the medium.
-    pub fn bios_in_flight(&self) -> Vec<Bio> {
+    /// Writes that the device has now, with the instant it got them: they may or may not reach the medium.
+    pub(super) fn writes_in_flight(&self) -> Vec<(Nanos, Bio)> {
         let inner = self.inner.borrow();
-        let mut bios: Vec<_> = inner.bios.iter().filter(|b| b.pending > 0).collect();
-        bios.sort_by_key(|b| b.number);
-        bios.into_iter().map(|b| b.bio.clone()).collect()
+        let mut requests: Vec<_> = inner.reqs.iter().filter(|r| r.at_device).collect();
+        requests.retain(|r| r.op.is_write());
+        requests.sort_by_key(|r| (r.issued, r.lba));
+        let mut bios = Vec::new();
+        for r in requests {
+            let pieces = Pieces {
+                bios: &inner.bios,
+                pieces: &inner.pieces,
+                at: r.first,
+            };
+            bios.extend(pieces.map(|p| (r.issued, p.to_bio())));
+        }
+        bios
     }
 
     // ---- submission ----
@@ -524,6 +534,7 @@ impl Inner {
             last: piece,
             allocated: now,
             issued: now,
+            at_device: false,
             flush_policy: 0,
             flush_done: 0,
             error: None,
@@ -694,6 +705,7 @@ impl Inner {
                 last: NONE,
                 allocated: now,
                 issued: now,
+                at_device: false,
                 flush_policy: 0,
                 flush_done: 0,
                 error: None,
@@ -725,6 +737,7 @@ impl Inner {
         self.in_flight += 1;
         let r = self.reqs.get_mut(id);
         r.issued = now;
+        r.at_device = true;
         let r = *r;
         self.stats.request_issued(r.op);
         sim.emit(Category::Device, || Event::RequestIssued {
@@ -738,6 +751,7 @@ impl Inner {
 
     fn complete(&mut self, now: Nanos, id: u32, sim: &Sim, done: &mut Vec<(EndIo, IoResult)>) {
         self.in_flight -= 1;
+        self.reqs.get_mut(id).at_device = false;
         let r = *self.reqs.get(id);
         let pieces = Pieces {
             bios: &self.bios,

@@ -45,6 +45,8 @@ pub(super) struct ReqSlot {
     pub(super) last: u32,
     pub(super) allocated: Nanos,
     pub(super) issued: Nanos,
+    /// The device has it now.
+    pub(super) at_device: bool,
     /// Steps of the flush machinery that are needed and done.
     pub(super) flush_policy: u8,
     pub(super) flush_done: u8,

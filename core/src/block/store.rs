@@ -410,7 +410,7 @@ impl Store {
 }
 
 /// Bytes `at..` of a page.
-fn copy_page(page: &Payload, at: usize, out: &mut [u8]) {
+pub(super) fn copy_page(page: &Payload, at: usize, out: &mut [u8]) {
     match page {
         Payload::Zero => out.fill(0),
         Payload::Bytes(b) if at + out.len() <= b.len() => {
