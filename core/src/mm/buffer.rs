@@ -11,6 +11,8 @@
 
 use crate::base::{FastMap, FsBlock, Lba, Nanos, Payload, Tid};
 use crate::block::{Bio, BioFlags, IoError, IoResult, Queue, Role};
+use crate::mm::Vm;
+use crate::sim::sync::WaitQueue;
 use crate::sim::{Sim, TaskId, WaitReason};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -289,6 +291,18 @@ impl Buffer {
         self.stale.set(true);
     }
 
+    /// Write I/O on the contents begins, as part of a bio of the file layer: locks the buffer and takes `dirty` off.
+    pub fn start_io(&self) {
+        self.clear(Bh::DIRTY);
+        self.set(Bh::LOCKED);
+    }
+
+    /// That I/O is done (from interrupt context).
+    pub fn end_io(&self, sim: &Sim) {
+        self.clear(Bh::LOCKED);
+        self.wake(sim);
+    }
+
     fn wake(&self, sim: &Sim) {
         for task in self.waiters.take() {
             sim.wake(task);
@@ -305,6 +319,15 @@ pub struct BufferCache {
     dirty: RefCell<BTreeMap<u64, Rc<Buffer>>>,
     /// Since when the device's "inode" is dirty (kernel `dirtied_when`).
     dirtied_when: Cell<Option<Nanos>>,
+    /// Accounting of dirty memory and the flusher, once there is one.
+    vm: RefCell<Option<Rc<Vm>>>,
+    writes: Rc<Writes>,
+}
+
+/// Writes of the device's own buffers in flight.
+struct Writes {
+    pending: Cell<u64>,
+    idle: WaitQueue,
 }
 
 impl BufferCache {
@@ -317,7 +340,19 @@ impl BufferCache {
             map: RefCell::default(),
             dirty: RefCell::default(),
             dirtied_when: Cell::new(None),
+            vm: RefCell::new(None),
+            writes: Rc::new(Writes {
+                pending: Cell::new(0),
+                idle: WaitQueue::new(sim),
+            }),
         })
+    }
+
+    /// From now on dirty buffers count as dirty memory of `vm` and are written by its flusher.
+    ///
+    /// SIMPLIFIED: with blocks smaller than a page each dirty buffer counts as a page.
+    pub fn set_vm(&self, vm: Option<Rc<Vm>>) {
+        *self.vm.borrow_mut() = vm;
     }
 
     /// Bytes per block.
@@ -436,6 +471,9 @@ impl BufferCache {
             if self.dirtied_when.get().is_none() {
                 self.dirtied_when.set(Some(self.sim.now()));
             }
+            if let Some(vm) = self.vm.borrow().as_ref() {
+                vm.bdev_dirtied();
+            }
         }
     }
 
@@ -449,6 +487,9 @@ impl BufferCache {
             dirty.remove(&b.blocknr.0);
             if dirty.is_empty() {
                 self.dirtied_when.set(None);
+            }
+            if let Some(vm) = self.vm.borrow().as_ref() {
+                vm.account_cleaned();
             }
         }
         true
@@ -464,14 +505,23 @@ impl BufferCache {
         b.set(Bh::LOCKED);
         let bio = Bio::write(self.lba(b), self.block_size, b.payload(), b.role()).flags(flags);
         let (sim, done) = (self.sim.clone(), Rc::clone(b));
+        let writes = (!b.test(Bh::FILE)).then(|| Rc::clone(&self.writes));
+        if let Some(w) = &writes {
+            w.pending.set(w.pending.get() + 1);
+        }
         let end = move |res: IoResult| {
             if res.is_err() {
                 done.set(Bh::WRITE_EIO);
             } else {
                 done.clear(Bh::WRITE_EIO);
             }
-            done.clear(Bh::LOCKED);
-            done.wake(&sim);
+            done.end_io(&sim);
+            if let Some(w) = &writes {
+                w.pending.set(w.pending.get() - 1);
+                if w.pending.get() == 0 {
+                    w.idle.wake_all();
+                }
+            }
         };
         self.queue.enter().await;
         self.queue.submit_with(bio, end);
@@ -527,10 +577,11 @@ impl BufferCache {
         }
         let mut failed = false;
         if sync {
-            for b in &written {
-                self.wait_unlocked(b).await;
-                failed |= b.test(Bh::WRITE_EIO);
-            }
+            // What others submitted counts as well (`sync_blockdev` waits for all pages under writeback).
+            let idle = || self.writes.pending.get() == 0;
+            let why = WaitReason::Other("writes of the block device");
+            self.writes.idle.wait_until(idle, why).await;
+            failed = written.iter().any(|b| b.test(Bh::WRITE_EIO));
         }
         if failed {
             return Err(IoError::Medium);

@@ -19,6 +19,8 @@ const READAHEAD: u32 = 1 << 17;
 const CHECKED: u32 = 1 << 18;
 const ERROR: u32 = 1 << 19;
 const ACCESSED: u32 = 1 << 20;
+const ORDER_SHIFT: u32 = 24;
+const IO_SHIFT: u32 = 28;
 
 /// A cached page: its bytes (by rule where possible) and its flags.
 ///
@@ -117,6 +119,33 @@ impl Folio {
     /// Marks blocks as not in the journal any more.
     pub fn clear_journalled(&mut self, mask: BlockMask) {
         self.sub(JOURNAL_SHIFT, mask);
+    }
+
+    /// Blocks with a write in flight (`BH_Async_Write`).
+    pub fn in_flight(&self) -> BlockMask {
+        self.field(IO_SHIFT)
+    }
+
+    /// Marks blocks as being written.
+    pub fn set_in_flight(&mut self, mask: BlockMask) {
+        self.add(IO_SHIFT, mask);
+    }
+
+    /// Ends the write of blocks; true if none of the page is left in flight.
+    pub fn end_in_flight(&mut self, mask: BlockMask) -> bool {
+        self.sub(IO_SHIFT, mask);
+        self.in_flight() == 0
+    }
+
+    /// log2 of the pages of the large folio this page is part of: pages of one folio are contiguous in memory.
+    pub fn order(&self) -> u32 {
+        u32::from(self.field(ORDER_SHIFT))
+    }
+
+    /// Makes the page part of a folio of `1 << order` pages, aligned to that.
+    pub fn set_order(&mut self, order: u32) {
+        self.sub(ORDER_SHIFT, 0xf);
+        self.add(ORDER_SHIFT, order.min(15) as BlockMask);
     }
 
     /// True while a task holds the page lock.

@@ -6,11 +6,12 @@
 //!    meanwhile; it then is dirty again.
 //! 3. A locked page is neither removed nor written by others.
 
+use super::buffer::Buffer;
 use super::errseq::ErrSeq;
 use super::folio::{BlockMask, Folio};
 use super::page_tree::{PageTree, Tag};
 use super::vm::{Place, Vm};
-use crate::base::{Errno, Ino, Nanos};
+use crate::base::{Errno, FastMap, Ino, Nanos};
 use crate::sim::sync::{RwLock, WaitQueue};
 use crate::sim::{LockRank, WaitReason};
 use std::cell::{Cell, RefCell};
@@ -46,6 +47,8 @@ struct Mapping {
     dirtied_when: Cell<Nanos>,
     place: Cell<Place>,
     nr_writeback: Cell<u64>,
+    /// Journal buffers of file blocks, by logical block. Never iterated.
+    buffers: RefCell<FastMap<u32, Rc<Buffer>>>,
 }
 
 /// The cached pages of a file. Clones are the same object.
@@ -71,6 +74,7 @@ impl AddressSpace {
             dirtied_when: Cell::new(Nanos::ZERO),
             place: Cell::new(Place::None),
             nr_writeback: Cell::new(0),
+            buffers: RefCell::default(),
         }))
     }
 
@@ -117,6 +121,11 @@ impl AddressSpace {
     /// Marks all dirty pages of `from..=to` as to be written by the sync that begins.
     pub fn tag_for_writeback(&self, from: u64, to: u64) {
         self.0.tree.borrow_mut().tag_for_writeback(from, to);
+    }
+
+    /// Sets the to-write mark of a page that a sync must not miss although it could not be written now.
+    pub fn set_to_write(&self, index: u64) {
+        self.0.tree.borrow_mut().set_tag(index, Tag::ToWrite);
     }
 
     /// Removes the to-write mark of a page.
@@ -323,6 +332,26 @@ impl AddressSpace {
         self.0.wb_err.set(e);
         seen.set(s);
         found.map_or(Ok(()), Err)
+    }
+
+    /// The error recorded since `seen`, which stays to be reported.
+    pub fn peek_error(&self, seen: ErrSeq) -> Option<Errno> {
+        self.0.wb_err.get().check(seen)
+    }
+
+    /// The journal buffer of a file block (kernel: the buffer head of the folio, with its journal head).
+    pub fn buffer(&self, lblk: u32) -> Option<Rc<Buffer>> {
+        self.0.buffers.borrow().get(&lblk).map(Rc::clone)
+    }
+
+    /// Keeps the journal buffer of a file block.
+    pub fn set_buffer(&self, lblk: u32, b: &Rc<Buffer>) {
+        self.0.buffers.borrow_mut().insert(lblk, Rc::clone(b));
+    }
+
+    /// Lets go of the journal buffer of a file block.
+    pub fn drop_buffer(&self, lblk: u32) -> Option<Rc<Buffer>> {
+        self.0.buffers.borrow_mut().remove(&lblk)
     }
 
     /// Bits of [`dirty`] set for the inode.

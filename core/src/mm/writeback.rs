@@ -334,6 +334,27 @@ impl Vm {
         m.clear_state(dirty::BUSY);
     }
 
+    /// Writes one inode on behalf of a caller and settles its place on the flusher's lists (kernel
+    /// `writeback_single_inode`, as used by `sync_inode_metadata`).
+    pub async fn write_inode_now<O: WritebackOps>(
+        &self,
+        ops: &O,
+        m: &AddressSpace,
+        wbc: &mut WritebackControl,
+    ) -> Result<(), Errno> {
+        m.wait_busy().await;
+        let seen = m.sample_error();
+        self.write_single_inode(ops, m, wbc).await;
+        let state = m.state();
+        let mut lists = self.lists.borrow_mut();
+        if state & dirty::ANY == 0 {
+            lists.put(m, |_| Place::None);
+        } else if m.place() == Place::None {
+            lists.put(m, Place::Dirty);
+        }
+        m.peek_error(seen).map_or(Ok(()), Err)
+    }
+
     /// `requeue_inode`.
     fn requeue(&self, m: &AddressSpace, wbc: &WritebackControl, before: Nanos) {
         let state = m.state();
