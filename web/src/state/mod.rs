@@ -1,0 +1,10 @@
+//! What the page knows of itself: draft, cursor, selection, layout; pure, so that it is tested without a browser.
+
+pub mod act;
+pub mod cbor;
+pub mod recipe;
+pub mod reduce;
+pub mod titles;
+pub mod scenes;
+pub mod store;
+pub mod text;
