@@ -1,4 +1,5 @@
 //! File systems and their journals.
 
 pub mod common;
+pub mod ext4;
 pub mod jbd2;

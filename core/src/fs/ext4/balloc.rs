@@ -191,19 +191,18 @@ impl Ext4 {
 
     /// True if a failed allocation is worth a retry: a commit of the running transaction may free blocks (kernel
     /// `ext4_should_retry_alloc`). Waits for that commit.
-    pub async fn should_retry_alloc(&self, retries: &mut u32) -> FsResult<bool> {
+    pub async fn should_retry_alloc(&self, retries: &mut u32) -> bool {
         let Some(journal) = self.journal() else {
-            return Ok(false);
+            return false;
         };
         *retries += 1;
         if *retries > 3 {
-            return Ok(false);
+            return false;
         }
         if self.mb.free_pending.get() == 0 {
-            return Ok(self.has_free_clusters(1, MbFlags::NONE));
+            return self.has_free_clusters(1, MbFlags::NONE);
         }
-        journal.force_commit().await?;
-        Ok(true)
+        journal.force_commit().await.is_ok()
     }
 
     /// Allocates up to `count` blocks for metadata near `goal` (kernel `ext4_new_meta_blocks`).

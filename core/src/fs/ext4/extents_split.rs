@@ -49,8 +49,7 @@ impl Ext4 {
         let bio = Bio::write_zeroes(Lba(pblk.0 * per), sectors as u32, Role::FileData)
             .flags(BioFlags::SYNC)
             .ino(inode.ino);
-        let id = self.queue.submit(bio).await;
-        self.queue.wait(id).await?;
+        self.queue.run(bio).await?;
         Ok(())
     }
 

@@ -365,7 +365,7 @@ impl Ext4 {
         let marked = self.mark_inode_dirty(h, inode).await;
         let mut cut = marked;
         if cut.is_ok() && inode.core.borrow().blocks > 0 {
-            cut = self.truncate_blocks(h, inode).await;
+            cut = self.truncate_for_delete(h, inode).await;
         }
         if cut.is_ok() {
             cut = self.xattr_delete_inode(h, inode).await;

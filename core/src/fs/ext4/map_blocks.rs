@@ -403,11 +403,13 @@ impl Ext4 {
         }
     }
 
-    /// Reserves space for `n` delayed clusters (kernel `ext4_da_reserve_space`).
-    pub fn da_reserve(&self, inode: &Inode, n: u64) -> FsResult<()> {
-        self.claim_free_clusters(n, MbFlags::NONE)?;
+    /// Reserves space for a block that is written to memory only, and notes it as delayed (kernel
+    /// `ext4_insert_delayed_blocks`, `ext4_da_reserve_space`).
+    pub fn da_reserve(&self, inode: &Inode, lblk: u32) -> FsResult<()> {
+        self.claim_free_clusters(1, MbFlags::NONE)?;
         Stats::inc(&self.stats.ext4_da_reserve_space);
-        inode.reserved_blocks.set(inode.reserved_blocks.get() + n);
+        inode.reserved_blocks.set(inode.reserved_blocks.get() + 1);
+        inode.es.borrow_mut().insert(lblk, 1, 0, EsStatus::Delayed);
         Ok(())
     }
 

@@ -175,8 +175,6 @@ pub(crate) struct MbState {
     /// Freed, not committed.
     pub(crate) freed: RefCell<Vec<FreeEntry>>,
     pub(crate) free_pending: Cell<u64>,
-    /// Transactions that have a callback registered.
-    pub(crate) callback_tids: RefCell<BTreeSet<u32>>,
     pub(crate) group_prealloc: Cell<u32>,
     pub(crate) stripe: Cell<u32>,
 }
@@ -502,7 +500,7 @@ impl Ext4 {
         let len = u64::from(ac.b.len) * u64::from(self.geo.cluster_ratio);
         if !self.zone_valid(inode.ino, block, len) {
             bh.modify(|m| bitmap::set_range(m, ac.b.start, ac.b.start + ac.b.len));
-            self.dirty_metadata(h, None, &bh)?;
+            self.dirty_metadata(h, None, &bh).await?;
             return Err(self.corrupt_alloc(inode.ino, block));
         }
         bh.modify(|m| bitmap::set_range(m, ac.b.start, ac.b.start + ac.b.len));
@@ -512,8 +510,8 @@ impl Ext4 {
             self.dirty_clusters.set(self.dirty_clusters.get() - claimed);
         }
         self.flex_add_clusters(group, -i64::from(ac.b.len));
-        self.dirty_metadata(h, None, &bh)?;
-        self.dirty_metadata(h, None, &gdp)
+        self.dirty_metadata(h, None, &bh).await?;
+        self.dirty_metadata(h, None, &gdp).await
     }
 }
 

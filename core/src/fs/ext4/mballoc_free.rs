@@ -112,8 +112,8 @@ impl Ext4 {
             self.add_blocks(h, inode, -n).await?;
         }
         self.free_clusters.set(self.free_clusters.get() + i64::from(clusters));
-        self.dirty_metadata(h, None, &bh)?;
-        self.dirty_metadata(h, None, &gdp)
+        self.dirty_metadata(h, None, &bh).await?;
+        self.dirty_metadata(h, None, &gdp).await
     }
 
     /// Keeps an extent out of the buddy until the handle's transaction has committed (kernel
@@ -147,20 +147,10 @@ impl Ext4 {
         freed.retain(|e| !(e.group == group && e.tid == tid && merged.contains(&e.start)));
         freed.push(new);
         self.mb.free_pending.set(self.mb.free_pending.get() + u64::from(count));
-        drop(freed);
-        if self.mb.callback_tids.borrow_mut().insert(tid.0) {
-            let me = self.me.clone();
-            h.add_commit_callback(Box::new(move || {
-                if let Some(fs) = me.upgrade() {
-                    fs.mb_process_freed(tid);
-                }
-            }));
-        }
     }
 
     /// Makes what transaction `tid` freed allocatable (kernel `ext4_process_freed_data`).
     pub(crate) fn mb_process_freed(&self, tid: Tid) {
-        self.mb.callback_tids.borrow_mut().remove(&tid.0);
         let mine: Vec<FreeEntry> = {
             let mut freed = self.mb.freed.borrow_mut();
             let (mine, rest) = freed.drain(..).partition(|e| e.tid == tid);

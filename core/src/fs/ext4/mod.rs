@@ -11,9 +11,11 @@
 
 pub mod balloc;
 pub mod cost;
+mod errors;
 mod ext4_jbd2;
 mod extent_node;
 mod extents;
+mod extents_remove;
 mod extents_shift;
 mod extents_split;
 pub mod extents_status;
@@ -29,14 +31,17 @@ mod mballoc_buddy;
 mod mballoc_free;
 mod mballoc_pa;
 mod mballoc_scan;
+mod mount_checks;
 pub mod options;
 mod orphan;
+mod pending;
 pub mod stats;
 mod super_block;
 mod system_zone;
 #[cfg(test)]
 mod tests;
 mod time;
+mod truncate_blocks;
 
 use crate::base::rng::SplitMix64;
 use crate::base::{Ino, Lblk, Nanos, Tid};
@@ -45,7 +50,7 @@ use crate::format::ext4::{CsumCtx, SuperBlock};
 use crate::fs::jbd2::{JInode, Journal};
 use crate::mm::buffer::{Buffer, BufferCache};
 use crate::mm::{AddressSpace, Vm};
-use crate::sim::sync::{Mutex, RwLock};
+use crate::sim::sync::{RwLock, WaitQueue};
 use crate::sim::Sim;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -89,12 +94,15 @@ pub struct Ext4 {
     pub(crate) me: Weak<Ext4>,
     pub(crate) journal: RefCell<Option<Rc<Journal>>>,
     pub(crate) sbh: Rc<Buffer>,
+    pub(crate) sb_offset: usize,
+    pub(crate) sampled: Cell<bool>,
+    pub(crate) mount_point: String,
     pub(crate) groups: groups::Groups,
     pub(crate) mb: mballoc::MbState,
     pub(crate) icache: RefCell<BTreeMap<Ino, Rc<Inode>>>,
     pub(crate) orphans: orphan::OrphanState,
     pub(crate) lazyinit: lazyinit::LazyInit,
-    pub(crate) zone: system_zone::SystemZone,
+    pub(crate) zone: RefCell<system_zone::SystemZone>,
     pub(crate) clock: time::Clock,
     pub(crate) generation: RefCell<SplitMix64>,
     /// Free clusters (kernel `s_freeclusters_counter`).
@@ -106,13 +114,22 @@ pub struct Ext4 {
     pub(crate) resv_clusters: Cell<u64>,
     /// Overhead in clusters that statfs subtracts.
     pub(crate) overhead: Cell<u64>,
-    pub(crate) flags: Cell<u32>,
-    pub(crate) lock: Mutex<()>,
+    pub(crate) icache_wait: WaitQueue,
+    pub(crate) journal_inode: RefCell<Option<Rc<Inode>>>,
+    /// Data mode in force.
+    pub(crate) data: Cell<DataMode>,
+    pub(crate) errors: Cell<ErrorsPolicy>,
+    /// Dead after `errors=panic`.
+    pub(crate) shutdown: Cell<bool>,
+    /// `s_state` to restore at umount (kernel `s_mount_state`).
+    pub(crate) mount_state: Cell<u16>,
+    pub(crate) kbytes_written_base: Cell<u64>,
+    pub(crate) sectors_written_start: Cell<u64>,
     /// Mounted for writing (not `SB_RDONLY`).
     pub(crate) writable: Cell<bool>,
     pub(crate) mount_time: Cell<Nanos>,
     /// Kernel `s_writepages_rwsem`.
-    pub writepages_rwsem: RwLock<()>,
+    pub writepages_rwsem: RwLock,
 }
 
 /// An inode in memory (kernel `ext4_inode_info` with its `inode`).
@@ -120,11 +137,11 @@ pub struct Inode {
     /// Its number.
     pub ino: Ino,
     /// `i_rwsem`.
-    pub rwsem: RwLock<()>,
+    pub rwsem: RwLock,
     /// `i_data_sem`: mapping of the file.
-    pub i_data_sem: RwLock<()>,
+    pub i_data_sem: RwLock,
     /// `xattr_sem`.
-    pub xattr_sem: RwLock<()>,
+    pub xattr_sem: RwLock,
     /// What the on-disk inode holds.
     pub core: RefCell<InodeCore>,
     /// Extent status tree.
@@ -164,7 +181,7 @@ pub struct Inode {
 }
 
 /// Fields of an on-disk inode, decoded, without checksum.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InodeCore {
     /// Type and permission bits.
     pub mode: u32,
@@ -204,6 +221,32 @@ pub struct InodeCore {
     pub extra_isize: u16,
     /// Rest of the inode: in-inode extended attributes.
     pub ibody: Vec<u8>,
+}
+
+impl Default for InodeCore {
+    fn default() -> InodeCore {
+        InodeCore {
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            projid: 0,
+            nlink: 0,
+            size: 0,
+            atime: (0, 0),
+            ctime: (0, 0),
+            mtime: (0, 0),
+            crtime: (0, 0),
+            dtime: 0,
+            flags: 0,
+            generation: 0,
+            blocks: 0,
+            file_acl: 0,
+            version: 0,
+            i_block: [0; 60],
+            extra_isize: 0,
+            ibody: Vec::new(),
+        }
+    }
 }
 
 /// Bits of [`Inode::state`].

@@ -520,6 +520,12 @@ impl Journal {
         self.running.borrow().as_ref().map(|t| t.tid)
     }
 
+    /// The running transaction, else the last one whose commit was asked for
+    /// (kernel `jbd2_get_latest_transaction`).
+    pub fn latest_tid(&self) -> Tid {
+        self.running_tid().unwrap_or(self.commit_request.get())
+    }
+
     /// Newest committed transaction.
     pub fn commit_sequence(&self) -> Tid {
         self.commit_sequence.get()
