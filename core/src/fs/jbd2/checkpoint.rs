@@ -227,11 +227,15 @@ impl Journal {
         };
         t.checkpoint.borrow_mut().remove(at);
         let block = b.blocknr;
-        self.sim
-            .emit(Category::Checkpoint, || Event::CheckpointDropped {
-                tid,
-                block,
-            });
+        // Clean and unowned: it reached its home. Else a newer copy in the log replaces it.
+        let is_home = b.jh.borrow().transaction.is_none();
+        self.sim.emit(Category::Checkpoint, || {
+            if is_home {
+                Event::CheckpointWritten { tid, block }
+            } else {
+                Event::CheckpointDropped { tid, block }
+            }
+        });
         if !t.checkpoint.borrow().is_empty() || t.state.get() != TState::Finished {
             return false;
         }

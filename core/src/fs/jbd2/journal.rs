@@ -308,7 +308,7 @@ impl Journal {
 
     async fn recover(self: &Rc<Self>) -> FsResult<()> {
         let jsb = *self.jsb.borrow();
-        let done = self.log.recover(&jsb, &self.buffers).await?;
+        let done = self.log.recover(&self.sim, &jsb, &self.buffers).await?;
         self.transaction_sequence.set(done.outcome.next);
         self.head.set(done.outcome.head);
         self.last_commit_time

@@ -2,11 +2,13 @@
 //! (kernel fs/jbd2/journal.c).
 
 use super::journal::{Journal, JournalMap, Recovered};
-use super::recovery::{Next, Recovery};
+use super::recovery::{Found, Next, Recovery, RecoveryStep, StopReason};
 use crate::base::checksum::crc32c;
 use crate::base::{Errno, FsBlock, Lba, Payload, Tid};
 use crate::block::{Bio, BioFlags, IoError, Plug, Queue, Role};
-use crate::format::jbd2::{JournalSuperblock, TagFormat};
+use crate::format::jbd2::{
+    JournalSuperblock, TagFormat, JBD2_COMMIT_BLOCK, JBD2_DESCRIPTOR_BLOCK, JBD2_REVOKE_BLOCK,
+};
 use crate::fs::common::{FsError, FsResult};
 use crate::mm::buffer::{Bh, Buffer, BufferCache};
 use crate::sim::{Sim, TaskId, WaitReason};
@@ -155,6 +157,7 @@ impl Log {
     /// Replays the log into the buffer cache; the caller writes that out.
     pub(super) async fn recover(
         &self,
+        sim: &Sim,
         jsb: &JournalSuperblock,
         buffers: &Rc<BufferCache>,
     ) -> FsResult<Recovered> {
@@ -162,10 +165,14 @@ impl Log {
         let mut r = Recovery::new(jsb).ok_or(broken)?;
         let mut ahead: Vec<(u32, Rc<[u8]>)> = Vec::new();
         let mut block: Option<Rc<[u8]>> = None;
+        let mut told = 0;
         loop {
-            let next = r
-                .next(block.as_deref())
-                .map_err(|_| FsError::Errno(Errno::EBADMSG))?;
+            let next = r.next(block.as_deref());
+            for step in &r.steps[told..] {
+                emit_step(sim, step);
+            }
+            told = r.steps.len();
+            let next = next.map_err(|_| FsError::Errno(Errno::EBADMSG))?;
             block = None;
             match next {
                 Next::Done => break,
@@ -201,6 +208,39 @@ impl Log {
         let blocks = payloads.iter().map(|p| p.to_bytes(size));
         Ok((at..).zip(blocks).collect())
     }
+}
+
+fn emit_step(sim: &Sim, step: &RecoveryStep) {
+    let (tid, jblock) = (step.tid, step.jblock);
+    let scan = |ty: u32| Event::ScanStep {
+        tid,
+        jblock,
+        ty: ty as u8,
+    };
+    sim.emit(Category::Recovery, || match &step.found {
+        Found::Descriptor { .. } => scan(JBD2_DESCRIPTOR_BLOCK),
+        Found::Commit { .. } => scan(JBD2_COMMIT_BLOCK),
+        Found::Revoke { .. } => scan(JBD2_REVOKE_BLOCK),
+        Found::Replayed { home, .. } => Event::Replayed {
+            tid,
+            jblock,
+            home: FsBlock(*home),
+        },
+        Found::Revoked { home, .. } | Found::BadCopy { home } => Event::RevokeFound {
+            tid,
+            block: FsBlock(*home),
+        },
+        Found::Stop(why) => Event::ScanStopped {
+            tid,
+            jblock,
+            why: match why {
+                StopReason::NoMagic => 0,
+                StopReason::Sequence { .. } | StopReason::BlockType { .. } => 1,
+                StopReason::CommitChecksum | StopReason::Stale => 2,
+                StopReason::End => 3,
+            },
+        },
+    });
 }
 
 impl Journal {

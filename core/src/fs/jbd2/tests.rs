@@ -5,7 +5,7 @@ use super::recovery::replay;
 use super::HandleType;
 use crate::base::rng::SplitMix64;
 use crate::base::{bytes, FsBlock, Lba, Nanos, Payload};
-use crate::block::{Bio, Class, Device, DeviceConfig, Op, Phase, Queue, Role, Store};
+use crate::block::{Bio, Class, Device, DeviceConfig, Fault, Op, Phase, Queue, Role, Store};
 use crate::format::jbd2::JournalSuperblock;
 use crate::mm::buffer::{Bh, Buffer, BufferCache};
 use crate::sim::Sim;
@@ -551,4 +551,160 @@ fn without_barriers_promises_are_broken() {
         broken += broken_cuts(256, opts, seed).0;
     }
     assert!(broken > 0);
+}
+
+/// A log with several transactions, revokes and a wrap, as a power cut leaves it.
+fn dirty_image(seed: u64) -> Image {
+    let rig = Rig::new(256);
+    let queue = Rc::clone(&rig.queue);
+    rig.run(move |sim, buffers| async move {
+        let j = load(&sim, &buffers, 256, JournalOptions::default()).await;
+        workload(j, buffers, queue, sim, seed, Rc::default()).await;
+    });
+    rig.image()
+}
+
+#[test]
+fn recovery_may_be_interrupted_and_repeated() {
+    let image = dirty_image(3);
+    let mut whole = image.clone();
+    let count = recover(&mut whole, 256);
+    assert!(count > 3);
+    let jsb = JournalSuperblock::decode(&block_of(&image, LOG)).unwrap();
+    for stop in 0..count {
+        let mut partly = image.clone();
+        let mut left = stop;
+        let _ = replay::<()>(
+            &jsb,
+            |at| Ok(block_of(&image, home_of(at, 256))),
+            |home, b| {
+                left = left.checked_sub(1).ok_or(())?;
+                partly.insert(home, b);
+                Ok(())
+            },
+        );
+        recover(&mut partly, 256);
+        assert!(partly == whole, "stopped after {stop} of {count} blocks");
+    }
+}
+
+#[test]
+fn mount_replays_and_goes_on_with_newer_numbers() {
+    let image = dirty_image(4);
+    let mut whole = image.clone();
+    recover(&mut whole, 256);
+    let rig = Rig::new(256);
+    for (n, b) in &image {
+        let mut device = rig.queue.device_mut();
+        device.store_mut().write_bytes(n * BLOCK as u64, b);
+    }
+    let stats = rig.run(|sim, buffers| async move {
+        let j = load(&sim, &buffers, 256, JournalOptions::default()).await;
+        let done = j.recovered().unwrap();
+        assert_eq!(done.outcome.next, done.outcome.end.next());
+        put(&j, &buffers, &[200], 77).await;
+        assert_eq!(j.running_tid(), Some(done.outcome.next));
+        j.destroy().await.unwrap();
+        j.stats()
+    });
+    let after = rig.image();
+    for n in 10..30 {
+        assert_eq!(value_of(&after, n), value_of(&whole, n));
+    }
+    assert_eq!(value_of(&after, 200), 77);
+    assert_eq!(stats.transactions, 1);
+}
+
+#[test]
+fn no_bytes_in_the_log_make_recovery_panic_or_run_on() {
+    let image = dirty_image(5);
+    let mut rng = SplitMix64::new(8);
+    for _ in 0..300 {
+        let mut bad = image.clone();
+        for _ in 0..1 + rng.below(6) {
+            let n = home_of(rng.below(256) as u32, 256);
+            let mut b = block_of(&bad, n).to_vec();
+            let at = rng.below(64) as usize * if rng.below(2) == 0 { 1 } else { 60 };
+            bytes::put_be32(&mut b, at, rng.below(1 << 33) as u32 >> rng.below(32));
+            bad.insert(n, b.into());
+        }
+        if JournalSuperblock::decode(&block_of(&bad, LOG)).is_ok() {
+            let _ = try_recover(&mut bad, 256);
+        }
+    }
+}
+
+/// Each request fails in turn: the journal aborts, nobody hangs, and what is on disk is a promised prefix.
+#[test]
+fn any_failing_write_aborts_cleanly() {
+    for n in 0..40 {
+        let rig = Rig::new(256);
+        let queue = Rc::clone(&rig.queue);
+        let aborted = rig.run(move |sim, buffers| async move {
+            let j = load(&sim, &buffers, 256, JournalOptions::default()).await;
+            let fault = Fault::nth(Some(Op::Write), n);
+            queue.device_mut().faults_mut().add(fault);
+            let mut good = 0;
+            for i in 1..30 {
+                let Ok(mut h) = j.start(HandleType::Inode, 1, 0).await else {
+                    break;
+                };
+                let b = buffers.getblk(FsBlock(5));
+                b.set(Bh::UPTODATE);
+                let ok = j.get_write_access(&mut h, &b).await.is_ok();
+                set_value(&b, i);
+                if !ok || j.dirty_metadata(&mut h, &b).is_err() {
+                    break;
+                }
+                let _ = j.stop(h).await;
+                if j.force_commit().await.is_err() {
+                    break;
+                }
+                good = i;
+            }
+            let aborted = j.is_aborted();
+            let _ = j.destroy().await;
+            (aborted, good)
+        });
+        let (aborted, good) = aborted;
+        assert!(aborted || good == 29, "write {n}");
+        let mut image = rig.image();
+        if try_recover(&mut image, 256).is_some() {
+            let value = value_of(&image, 5);
+            assert!(
+                value == good || value == good + 1,
+                "write {n}: {value}, promised {good}"
+            );
+        }
+    }
+}
+
+#[test]
+fn other_formats_round_trip() {
+    use super::JournalCsum;
+    for (csum, bit64, is_async) in [
+        (JournalCsum::None, false, false),
+        (JournalCsum::V1, false, false),
+        (JournalCsum::V1, true, true),
+        (JournalCsum::V3, true, true),
+    ] {
+        let opts = JournalOptions {
+            csum,
+            bit64,
+            async_commit: is_async,
+            ..JournalOptions::default()
+        };
+        let rig = Rig::new(1024);
+        rig.run(move |sim, buffers| async move {
+            let j = load(&sim, &buffers, 1024, opts).await;
+            for i in 1..9 {
+                put(&j, &buffers, &[5, 6 + i], i).await;
+                j.force_commit().await.unwrap();
+            }
+        });
+        let mut image = rig.image();
+        recover(&mut image, 1024);
+        assert_eq!(value_of(&image, 5), 8, "{csum:?} {bit64} {is_async}");
+        assert_eq!(value_of(&image, 9), 3);
+    }
 }
