@@ -621,7 +621,7 @@ fn no_bytes_in_the_log_make_recovery_panic_or_run_on() {
     let mut rng = SplitMix64::new(8);
     for _ in 0..300 {
         let mut bad = image.clone();
-        for _ in 0..1 + rng.below(6) {
+        for _ in 0..=rng.below(6) {
             let n = home_of(rng.below(256) as u32, 256);
             let mut b = block_of(&bad, n).to_vec();
             let at = rng.below(64) as usize * if rng.below(2) == 0 { 1 } else { 60 };
