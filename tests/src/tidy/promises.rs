@@ -39,8 +39,9 @@ pub fn sources(files: &[File]) -> Vec<String> {
             }
             let documentation = documentation_before(&text[..number]);
             if !names_a_source(&documentation) {
-                let what =
-                    format!("{name} names neither its kernel file (`.h`, `.c`) nor \"not on disk\"");
+                let what = format!(
+                    "{name} names neither its kernel file (`.h`, `.c`) nor \"not on disk\""
+                );
                 complaints.push(complaint(&file.path, number + 1, &what));
             }
         }
@@ -62,7 +63,11 @@ fn names_a_source(documentation: &str) -> bool {
     let lower = documentation.to_lowercase();
     let header = lower
         .split(|c: char| !(c.is_alphanumeric() || "._/-".contains(c)))
-        .any(|word| [".h", ".c"].iter().any(|end| word.trim_end_matches('.').ends_with(end)));
+        .any(|word| {
+            [".h", ".c"]
+                .iter()
+                .any(|end| word.trim_end_matches('.').ends_with(end))
+        });
     header || lower.contains("not on disk")
 }
 

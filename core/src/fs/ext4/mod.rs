@@ -31,6 +31,7 @@ mod mballoc_buddy;
 mod mballoc_free;
 mod mballoc_pa;
 mod mballoc_scan;
+pub mod mkfs;
 mod mount_checks;
 pub mod options;
 mod orphan;
