@@ -3,7 +3,7 @@
 use super::bio::SECTOR_SIZE;
 use super::store::{Fill, Store};
 use crate::base::payload::PAGE_SIZE;
-use crate::base::{Payload, ReadAt};
+use crate::base::{Lba, Payload, ReadAt};
 
 impl ReadAt for Store {
     fn size(&self) -> u64 {
@@ -27,6 +27,12 @@ impl Store {
     /// runs of a sparse file.
     pub fn load(&mut self, offset: u64, bytes: &[u8]) {
         self.write_bytes(offset, bytes);
+    }
+
+    /// Makes `len` bytes at `offset` read as zero, outside of any log; both are multiples of a sector.
+    pub fn zero(&mut self, offset: u64, len: u64) {
+        let lba = Lba(offset / SECTOR_SIZE);
+        self.fill_range(lba, len / SECTOR_SIZE, Fill::Zero, |_| {});
     }
 
     /// Calls `f` with all pages that hold anything but zeroes, ascending: (offset, bytes). The last page is cut at the

@@ -2,7 +2,7 @@
 
 use crate::base::{FastMap, Nanos};
 use crate::trace::Event;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Allocation since the start of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,7 @@ pub struct BlockFold {
     by_tid: BTreeMap<u32, Vec<u64>>,
     /// Blocks whose newest committed version is in the log: transaction and time of its commit.
     logged: FastMap<u64, (u32, Nanos)>,
+    tree: BTreeSet<u64>,
     /// Groups that changed.
     pub groups: BTreeMap<u32, GroupCounts>,
     /// Blocks waiting to be written home.
@@ -55,11 +56,17 @@ impl BlockFold {
                 };
                 for b in block.0..block.0 + u64::from(len) {
                     self.owners.insert(b, owner);
+                    if meta == 1 {
+                        self.tree.insert(b);
+                    } else {
+                        self.tree.remove(&b);
+                    }
                 }
             }
             Event::BlocksFreed { block, len, .. } => {
                 for b in block.0..block.0 + u64::from(len) {
                     self.owners.insert(b, Owner::Freed);
+                    self.tree.remove(&b);
                     self.unlog(b);
                 }
             }
@@ -110,6 +117,20 @@ impl BlockFold {
         if self.logged.remove(&block).is_some() {
             self.debt -= 1;
         }
+    }
+
+    /// Blocks of directories and trees that were allocated in the run, ascending.
+    pub fn tree_blocks(&self) -> impl Iterator<Item = u64> + '_ {
+        self.tree.iter().copied()
+    }
+
+    /// Blocks with a version that is not at home, in no order.
+    pub fn unsettled(&self) -> Vec<u64> {
+        self.joined
+            .keys()
+            .chain(self.logged.keys())
+            .copied()
+            .collect()
     }
 
     /// Who owns a block, if that changed since the start of the record.

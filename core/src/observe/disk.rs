@@ -33,6 +33,9 @@ pub struct DiskFold {
     at: Nanos,
 }
 
+/// Records looked back over for blocks that are only in the device's cache.
+const CACHED_RECORDS_MAX: u64 = 65_536;
+
 /// Map role of a device role.
 pub fn role_code(r: Role) -> u8 {
     match r.class() {
@@ -110,6 +113,27 @@ impl DiskFold {
                 }
             }
         }
+    }
+
+    /// True if the fold stands at `at` and no newer record belongs to it.
+    pub fn is_at(&self, log: &DeviceLog, at: Nanos) -> bool {
+        self.at == at && self.position == log.position_at(at)
+    }
+
+    /// Blocks in flight or in the device's cache, in no order. Looks back over [`CACHED_RECORDS_MAX`] records.
+    pub fn unsettled(&self, log: &DeviceLog, spb: u64) -> Vec<u64> {
+        let mut out: Vec<u64> = self.in_flight.keys().copied().collect();
+        let from = self
+            .position
+            .saturating_sub(CACHED_RECORDS_MAX)
+            .max(log.first());
+        for position in from..self.position {
+            let cached = log
+                .record(position)
+                .filter(|r| r.op.is_write() && r.durable > self.at);
+            out.extend(cached.into_iter().flat_map(|r| blocks_of(r, spb)));
+        }
+        out
     }
 
     /// Role that the newest write gave a block.

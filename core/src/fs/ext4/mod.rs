@@ -34,6 +34,7 @@ mod mballoc_scan;
 pub mod mkfs;
 mod mount_checks;
 pub mod options;
+pub mod reader;
 mod orphan;
 mod pending;
 pub mod stats;
