@@ -488,14 +488,14 @@ impl Drop for App {
 }
 
 /// A panic of the page itself: say so where the person looks, and keep what is on the screen.
-fn panicked(info: &std::panic::PanicHookInfo<'_>) {
-    console_error_panic_hook::hook(info);
+fn panicked(panic: &std::panic::PanicHookInfo<'_>) {
+    console_error_panic_hook::hook(panic);
     let note = window()
         .document()
         .and_then(|d| d.get_element_by_id("page-note"));
     if let Some(note) = note {
         note.set_text_content(Some(&format!(
-            "The page failed: {info}. Please report this with the link in the address bar; reload to go on."
+            "The page failed: {panic}. Please report this with the link in the address bar; reload to go on."
         )));
         let _ = note.remove_attribute("hidden");
     }

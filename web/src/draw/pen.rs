@@ -126,6 +126,11 @@ impl Pen<'_> {
         let _ = self.ctx.fill_text(words, x, y);
     }
 
+    /// A note in the second ink.
+    pub(crate) fn note(&self, x: f64, y: f64, words: &str, align: Align) {
+        self.text(x, y, words, &self.t.ink_2, Face::Sans(12.0), align);
+    }
+
     /// Width of text.
     pub(crate) fn width(&self, words: &str, face: Face) -> f64 {
         self.set_face(face);

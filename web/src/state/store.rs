@@ -20,6 +20,14 @@ const NANOS_PER_MS: f64 = 1e6;
 /// *auto* plays the whole scene in this time.
 const AUTO_PLAY_S: f64 = 12.0;
 const UNDO_MAX: usize = 64;
+/// Panels of a fresh bench.
+const SLOTS: [Panel; 5] = [
+    Panel::Map,
+    Panel::Ring,
+    Panel::Heat,
+    Panel::Tree,
+    Panel::Hex,
+];
 
 /// A panel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -137,6 +145,16 @@ pub enum Ui {
     Bench,
     /// An embedded figure.
     Mini,
+}
+
+impl Ui {
+    fn of_word(word: &str) -> Self {
+        match word {
+            "story" => Self::Story,
+            "mini" | "none" => Self::Mini,
+            _ => Self::Bench,
+        }
+    }
 }
 
 /// The engine, as far as the page can know.
@@ -361,21 +379,11 @@ impl State {
             cutting: false,
             recovery: 0,
             loss: recipe.crash.clone().unwrap_or(LossModel::AllLost),
-            slots: [
-                Panel::Map,
-                Panel::Ring,
-                Panel::Heat,
-                Panel::Tree,
-                Panel::Hex,
-            ],
+            slots: SLOTS,
             modes: Vec::new(),
             focus: None,
             full: None,
-            ui: match recipe.ui.as_str() {
-                "story" => Ui::Story,
-                "mini" | "none" => Ui::Mini,
-                _ => Ui::Bench,
-            },
+            ui: Ui::of_word(&recipe.ui),
             tab: Panel::Map,
             setup: true,
             inspector: true,
@@ -395,30 +403,23 @@ impl State {
             recut: recipe.crash.is_some(),
             undo: Vec::new(),
         };
-        for (slot, id) in recipe
-            .panels
-            .split(',')
-            .filter(|p| !p.is_empty())
-            .enumerate()
-        {
-            if let (true, Some(panel)) = (slot < state.slots.len(), Panel::of_id(id)) {
-                state.slots[slot] = panel;
-            }
-        }
+        state.place(&recipe.panels);
         state.zoom = state.first_zoom();
         state
     }
 
+    /// Puts panels of a list of ids into the slots, in order.
+    fn place(&mut self, ids: &str) {
+        for (slot, id) in ids.split(',').filter(|p| !p.is_empty()).enumerate() {
+            if let (true, Some(panel)) = (slot < self.slots.len(), Panel::of_id(id)) {
+                self.slots[slot] = panel;
+            }
+        }
+    }
+
     /// The link to this screen.
     pub fn recipe(&self) -> Recipe {
-        let default = [
-            Panel::Map,
-            Panel::Ring,
-            Panel::Heat,
-            Panel::Tree,
-            Panel::Hex,
-        ];
-        let panels = if self.slots == default {
+        let panels = if self.slots == SLOTS {
             String::new()
         } else {
             self.slots.map(Panel::id).join(",")

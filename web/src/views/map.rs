@@ -306,71 +306,12 @@ fn paint_folded(
     let folded = folded(group, tree, pen.w, pen.h);
     paint_memory(pen, &folded, cut);
     for (run, r) in folded.runs.iter().zip(&folded.rects) {
-        let role = usize::from(run.role);
-        pen.ctx.set_global_alpha(if faded & (1 << run.role) == 0 {
-            1.0
-        } else {
-            0.25
-        });
-        if role == 0 {
-            pen.frame(r.x, r.y, r.w, r.h, &pen.t.rule, 1.0);
-            pen.dash(&[1.0, 5.0]);
-            pen.line(
-                r.x + 3.0,
-                r.y + r.h / 2.0,
-                r.x + r.w - 3.0,
-                r.y + r.h / 2.0,
-                &pen.t.rule_strong,
-                1.0,
-            );
-            pen.dash(&[]);
-        } else {
-            pen.cell(r.x, r.y, r.w, r.h, role, run.durability);
-        }
-        if run.len > 1 {
-            let words = format!(
-                "{} {}",
-                thousands(u64::from(run.len)),
-                if role == 0 { "free" } else { short(role) }
-            );
-            let room = pen.width(&words, Face::Sans(12.0)) <= r.w + GAP;
-            let words = if room {
-                words
-            } else {
-                thousands(u64::from(run.len))
-            };
-            pen.text(
-                r.x,
-                r.y + r.h + 14.0,
-                &words,
-                &pen.t.ink_2,
-                Face::Sans(12.0),
-                Align::Start,
-            );
-        } else if let Some(letter) = letter(role) {
-            let on = if matches!(run.durability, 1 | 2 | 5) {
-                &pen.t.role[role]
-            } else {
-                &pen.t.on[role]
-            };
-            pen.text(
-                r.x + r.w / 2.0,
-                r.y + r.h / 2.0 + 4.5,
-                letter,
-                on,
-                Face::Mono(12.0),
-                Align::Middle,
-            );
-        }
+        let shown = faded & (1 << run.role) == 0;
+        pen.ctx.set_global_alpha(if shown { 1.0 } else { 0.25 });
+        paint_run(pen, run, r);
         if cursor >= run.start && cursor < run.start + run.len {
-            pen.frame(
-                r.x - 2.0,
-                r.y - 2.0,
-                r.w + 4.0,
-                r.h + 4.0,
-                &pen.t.focus,
-                2.0,
-            );
+            let (w, h) = (r.w + 4.0, r.h + 4.0);
+            pen.frame(r.x - 2.0, r.y - 2.0, w, h, &pen.t.focus, 2.0);
         }
         pen.ctx.set_global_alpha(1.0);
     }
@@ -384,6 +325,40 @@ fn paint_folded(
         }
     }
     name_files(pen, group, tree, &folded);
+}
+
+/// A run with its count under it, or a single block with its letter.
+fn paint_run(pen: &Pen<'_>, run: &Run, r: &Rect) {
+    let role = usize::from(run.role);
+    if role == 0 {
+        let (y, right) = (r.y + r.h / 2.0, r.x + r.w - 3.0);
+        pen.frame(r.x, r.y, r.w, r.h, &pen.t.rule, 1.0);
+        pen.dash(&[1.0, 5.0]);
+        pen.line(r.x + 3.0, y, right, y, &pen.t.rule_strong, 1.0);
+        pen.dash(&[]);
+    } else {
+        pen.cell(r.x, r.y, r.w, r.h, role, run.durability);
+    }
+    if run.len > 1 {
+        let number = thousands(u64::from(run.len));
+        let words = format!("{number} {}", short(role));
+        let room = pen.width(&words, Face::Sans(12.0)) <= r.w + GAP;
+        pen.note(
+            r.x,
+            r.y + r.h + 14.0,
+            if room { &words } else { &number },
+            Align::Start,
+        );
+    } else if let Some(letter) = letter(role) {
+        let hollow = matches!(run.durability, 1 | 2 | 5);
+        let on = if hollow {
+            &pen.t.role[role]
+        } else {
+            &pen.t.on[role]
+        };
+        let (x, y) = (r.x + r.w / 2.0, r.y + r.h / 2.0 + 4.5);
+        pen.text(x, y, letter, on, Face::Mono(12.0), Align::Middle);
+    }
 }
 
 fn paint_memory(pen: &Pen<'_>, folded: &Folded, cut: bool) {

@@ -341,99 +341,99 @@ fn centre(pen: &Pen<'_>, journal: &Journal, ring: &Ring) {
     );
 }
 
+/// The unrolled log: where it is on the canvas.
+struct Strip {
+    y: f64,
+    h: f64,
+    first: u32,
+    px_per_block: f64,
+}
+
+impl Strip {
+    fn x_of(&self, block: u32) -> f64 {
+        self.px_per_block * f64::from(block.saturating_sub(self.first))
+    }
+}
+
 fn paint_strip(pen: &Pen<'_>, journal: &Journal, tid: Option<u32>, height: f64) {
-    let (y, h) = (height * 0.38, (height * 0.24).clamp(16.0, 40.0));
     let span = f64::from((journal.blocks - journal.first).max(1));
-    let x_of = |block: u32| pen.w * f64::from(block.saturating_sub(journal.first)) / span;
+    let strip = Strip {
+        y: height * 0.38,
+        h: (height * 0.24).clamp(16.0, 40.0),
+        first: journal.first,
+        px_per_block: pen.w / span,
+    };
+    let (y, h) = (strip.y, strip.h);
     pen.frame(0.0, y, pen.w, h, &pen.t.rule_strong, 1.0);
     for t in &journal.transactions {
-        let parts = split(journal, t);
-        for (from, len) in parts {
-            let (x, w) = (x_of(from), (pen.w * f64::from(len) / span).max(1.5));
-            let colour = if t.checkpointed_ns > 0 {
-                &pen.t.rule
-            } else {
-                &pen.t.role[5]
-            };
-            let committing = matches!(t.state, TxState::Commit | TxState::Flush | TxState::Locked);
-            pen.ctx.set_global_alpha(if committing { 0.4 } else { 1.0 });
-            pen.rect(x, y, w, h, colour);
-            pen.ctx.set_global_alpha(1.0);
-            if tid == Some(t.tid) {
-                pen.frame(x - 1.0, y - 2.0, w + 2.0, h + 4.0, &pen.t.focus, 2.0);
-            }
-            if w > 26.0 {
-                pen.text(
-                    x + w / 2.0,
-                    y - 6.0,
-                    &format!("T{}", t.tid),
-                    &pen.t.ink,
-                    Face::Sans(12.0),
-                    Align::Middle,
-                );
-            }
+        for (from, len) in split(journal, t) {
+            strip_part(pen, &strip, t, from, len, tid == Some(t.tid));
         }
     }
-    for (block, word, solid, drop) in [
-        (journal.tail, "tail", false, 14.0),
-        (journal.head, "head", true, 28.0),
-    ] {
-        let x = x_of(block).clamp(5.0, pen.w - 5.0);
-        pen.line(
-            x,
-            y - 4.0,
-            x,
-            y + h + drop - 10.0,
-            &pen.t.ink,
-            if solid { 2.0 } else { 1.0 },
-        );
+    let ends = [
+        (journal.tail, "tail", 1.0, 14.0),
+        (journal.head, "head", 2.0, 28.0),
+    ];
+    for (block, word, width, drop) in ends {
+        let x = strip.x_of(block).clamp(5.0, pen.w - 5.0);
+        pen.line(x, y - 4.0, x, y + h + drop - 10.0, &pen.t.ink, width);
         let align = if x > pen.w - 40.0 {
             Align::End
         } else {
             Align::Start
         };
-        pen.text(x, y + h + drop, word, &pen.t.ink_2, Face::Sans(12.0), align);
+        pen.note(x, y + h + drop, word, align);
     }
     if let Some(running) = &journal.running {
-        let w = (pen.w * f64::from(running.credits.max(1)) / span).max(24.0);
+        let w = (strip.px_per_block * f64::from(running.credits.max(1))).max(24.0);
+        let x = strip.x_of(journal.head).min(pen.w - w);
         pen.dash(&[4.0, 3.0]);
-        pen.frame(
-            x_of(journal.head).min(pen.w - w),
-            y - 16.0,
-            w,
-            10.0,
-            &pen.t.role[5],
-            1.5,
-        );
+        pen.frame(x, y - 16.0, w, 10.0, &pen.t.role[5], 1.5);
         pen.dash(&[]);
-        let words = format!(
-            "T{} {}, {} blocks joined",
-            running.tid,
-            running.state.word(),
-            running.blocks
-        );
-        pen.text(
-            pen.w,
-            y - 24.0,
-            &words,
-            &pen.t.ink_2,
-            Face::Sans(12.0),
-            Align::End,
+        let (tid, state) = (running.tid, running.state.word());
+        let words = format!("T{tid} {state}, {} blocks joined", running.blocks);
+        pen.note(pen.w, y - 24.0, &words, Align::End);
+    }
+    let all = thousands(u64::from(journal.blocks));
+    let words = format!("{all} blocks, {} free", thousands(u64::from(journal.free)));
+    pen.note(pen.w, y + h + 42.0, &words, Align::End);
+}
+
+/// A transaction, or the half of it before or after the wrap.
+fn strip_part(pen: &Pen<'_>, strip: &Strip, t: &Transaction, from: u32, len: u32, chosen: bool) {
+    let (x, w) = (
+        strip.x_of(from),
+        (strip.px_per_block * f64::from(len)).max(1.5),
+    );
+    let home = t.checkpointed_ns > 0;
+    let committing = matches!(t.state, TxState::Commit | TxState::Flush | TxState::Locked);
+    pen.ctx.set_global_alpha(if committing { 0.4 } else { 1.0 });
+    pen.rect(
+        x,
+        strip.y,
+        w,
+        strip.h,
+        if home { &pen.t.rule } else { &pen.t.role[5] },
+    );
+    pen.ctx.set_global_alpha(1.0);
+    if chosen {
+        pen.frame(
+            x - 1.0,
+            strip.y - 2.0,
+            w + 2.0,
+            strip.h + 4.0,
+            &pen.t.focus,
+            2.0,
         );
     }
-    let words = format!(
-        "{} blocks, {} free",
-        thousands(u64::from(journal.blocks)),
-        thousands(u64::from(journal.free))
-    );
-    pen.text(
-        pen.w,
-        y + h + 42.0,
-        &words,
-        &pen.t.ink_2,
-        Face::Sans(12.0),
-        Align::End,
-    );
+    if w > 26.0 {
+        pen.note(
+            x + w / 2.0,
+            strip.y - 6.0,
+            &format!("T{}", t.tid),
+            Align::Middle,
+        );
+    }
 }
 
 /// A transaction in the log, in two parts where it wraps.
