@@ -5,7 +5,7 @@
 
 use super::mount_checks::{check_features, resolve_options, Resolved};
 use super::{
-    cost::CostTable, groups, lazyinit::LazyInit, mballoc, orphan, stats, time, DataMode, Ext4,
+    cost::CostTable, groups, lazyinit::LazyInit, mballoc, orphan, time, DataMode, Ext4,
     Geometry, Inode, MapFlags, MapRequest, MappingKind, MountOptions, Stats,
 };
 use crate::base::{Errno, FsBlock, Ino, Lblk, Nanos};
@@ -161,7 +161,7 @@ impl Ext4 {
             opts: RefCell::new(cfg.opts.clone()),
             csum: read.sb.csum_ctx(),
             cost: cfg.cost,
-            stats: stats::Stats::default(),
+            stats: Stats::default(),
             me: me.clone(),
             journal: RefCell::new(None),
             sbh: read.sbh,
