@@ -63,11 +63,7 @@ fn is_banned(line: &[char], column: usize, word: &str) -> bool {
     let before: String = line[..column].iter().collect();
     let after: String = line[column + word.chars().count()..].iter().collect();
     if BANNED.contains(&word) {
-        // `data-act` is an attribute in HTML.
-        let foreign = before.ends_with('.')
-            || before.ends_with("::")
-            || after.starts_with("::")
-            || after.starts_with('-');
+        let foreign = before.ends_with('.') || before.ends_with("::") || after.starts_with("::");
         return !foreign;
     }
     word.starts_with("handle_") && before.trim_end().ends_with("fn")

@@ -9,8 +9,14 @@
 //! 3. No `RefCell` borrow is held across an `.await`.
 //! 4. A block is free in the buddy of its group only if no committed or running transaction still needs it.
 
+mod acl;
+mod attr;
 pub mod balloc;
 pub mod cost;
+mod dir;
+mod dirblock;
+mod dx;
+mod dx_node;
 mod errors;
 mod ext4_jbd2;
 mod extent_node;
@@ -23,6 +29,7 @@ pub mod geometry;
 mod groups;
 mod ialloc;
 mod indirect;
+mod inline_dir;
 mod inode;
 pub mod lazyinit;
 mod map_blocks;
@@ -33,17 +40,24 @@ mod mballoc_pa;
 mod mballoc_scan;
 pub mod mkfs;
 mod mount_checks;
+mod namei;
 pub mod options;
-pub mod reader;
 mod orphan;
 mod pending;
+mod readdir;
+pub mod reader;
+mod rename;
 pub mod stats;
 mod super_block;
+mod symlink;
 mod system_zone;
 #[cfg(test)]
 mod tests;
 mod time;
 mod truncate_blocks;
+mod xattr;
+mod xattr_area;
+mod xattr_block;
 
 use crate::base::rng::SplitMix64;
 use crate::base::{Ino, Lblk, Nanos, Tid};
@@ -58,6 +72,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
+pub use acl::{Acl, AclType};
+pub use attr::Attr;
 pub use balloc::FreeFlags;
 pub use cost::CostTable;
 pub use ext4_jbd2::{InodeJournalMode, OrphanSlot};
@@ -65,8 +81,11 @@ pub use extents_status::{EsStatus, ExtentStatus};
 pub use geometry::Geometry;
 pub use map_blocks::{MapFlags, MapRequest, Mapping, MappingKind};
 pub use options::{AtimeMode, DataMode, ErrorsPolicy, IVersionMode, MountOptions};
+pub use readdir::{DirBatch, DirItem, DirPos};
+pub use rename::{RenameKind, RenameSide};
 pub use stats::Stats;
 pub use super_block::{MountConfig, StatFs};
+pub use xattr::{XattrFlag, XATTR_SIZE_MAX};
 
 /// A point in time: seconds since 1970 and nanoseconds in the second.
 pub type Ts = (i64, u32);
@@ -97,6 +116,7 @@ pub struct Ext4 {
     pub(crate) journal: RefCell<Option<Rc<Journal>>>,
     pub(crate) sbh: Rc<Buffer>,
     pub(crate) sb_offset: usize,
+    pub(crate) ea_block_cache: xattr_block::BlockCache,
     pub(crate) sampled: Cell<bool>,
     pub(crate) mount_point: String,
     pub(crate) groups: groups::Groups,

@@ -3,7 +3,7 @@
 use super::{Ext4, Inode};
 use crate::base::{Errno, Ino};
 use crate::fs::common::FsResult;
-use crate::fs::jbd2::{Handle, HandleType};
+use crate::fs::jbd2::HandleType;
 use crate::mm::{AddressSpace, WritebackControl, WritebackOps};
 use std::rc::Rc;
 
@@ -35,7 +35,7 @@ impl Ext4 {
         }
     }
 
-    pub(crate) async fn xattr_delete_inode(&self, _h: &mut Handle, _i: &Inode) -> FsResult<()> {
+    pub(crate) async fn alloc_da_blocks(&self, _i: &Rc<Inode>) -> FsResult<()> {
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 
 use super::mount_checks::{check_features, resolve_options, Resolved};
 use super::{
-    cost::CostTable, groups, lazyinit::LazyInit, mballoc, orphan, time, DataMode, Ext4,
+    cost::CostTable, groups, lazyinit::LazyInit, mballoc, orphan, stats, time, DataMode, Ext4,
     Geometry, Inode, MapFlags, MapRequest, MappingKind, MountOptions, Stats,
 };
 use crate::base::{Errno, FsBlock, Ino, Lblk, Nanos};
@@ -161,7 +161,7 @@ impl Ext4 {
             opts: RefCell::new(cfg.opts.clone()),
             csum: read.sb.csum_ctx(),
             cost: cfg.cost,
-            stats: Stats::default(),
+            stats: stats::Stats::default(),
             me: me.clone(),
             journal: RefCell::new(None),
             sbh: read.sbh,
@@ -189,6 +189,7 @@ impl Ext4 {
             kbytes_written_base: Cell::new(read.sb.s_kbytes_written),
             sectors_written_start: Cell::new(cfg.queue.disk_stats().write.sectors),
             writable: Cell::new(!cfg.opts.read_only),
+            ea_block_cache: super::xattr_block::BlockCache::default(),
             sampled: Cell::new(false),
             mount_point: cfg.mount_point.clone(),
             mount_time: Cell::new(sim.now()),
