@@ -376,6 +376,7 @@ impl Ext4 {
             max_transaction_divisor: o.max_transaction_divisor,
             csum,
             bit64: self.geo.bit64,
+            fast_commit: self.sb.borrow().has(features::FAST_COMMIT),
             async_commit: o.journal_async_commit,
             data_err_abort: o.data_err_abort,
             min_batch: Nanos::from_us(u64::from(o.min_batch_time_us)),
@@ -384,6 +385,7 @@ impl Ext4 {
             costs: cfg.journal_costs,
             thread: format!("jbd2/{}-8", cfg.device),
             no_recovery: o.noload,
+            fc_replay: None,
         }
     }
 

@@ -58,6 +58,7 @@ impl Journal {
         }
         let running = self.running.borrow().clone();
         let Some(t) = running else { return };
+        self.fc_full_commit_begins(t.tid).await;
         let mut c = self.begin_commit(t).await;
         let start = c.flushing;
         if let Err(e) = self.submit_inode_data(&c.t).await {
@@ -458,6 +459,7 @@ impl Journal {
         if t.checkpoint.borrow().is_empty() {
             self.drop_transaction(t);
         }
+        self.fc_full_commit_ended();
         self.wait_done_commit.wake_all();
     }
 

@@ -2,6 +2,7 @@
 //! (kernel fs/jbd2/journal.c).
 
 use super::csum::PageCsum;
+use super::fast_commit::FcArea;
 use super::log::Log;
 use super::recovery::{Outcome, RecoveryStep};
 use super::revoke::RevokeTables;
@@ -9,10 +10,12 @@ use super::stats::JournalStats;
 use super::transaction::{TState, Transaction, JIFFY};
 use crate::base::{Errno, FsBlock, Ino, Nanos, Tid};
 use crate::block::{BioFlags, Queue};
+use crate::format::jbd2::fast_commit::FcRecord;
 use crate::format::jbd2::{
     JournalSuperblock, JBD2_FEATURE_COMPAT_CHECKSUM, JBD2_FEATURE_INCOMPAT_64BIT,
     JBD2_FEATURE_INCOMPAT_ASYNC_COMMIT, JBD2_FEATURE_INCOMPAT_CSUM_V2,
-    JBD2_FEATURE_INCOMPAT_CSUM_V3, JBD2_FEATURE_INCOMPAT_REVOKE,
+    JBD2_FEATURE_INCOMPAT_CSUM_V3, JBD2_FEATURE_INCOMPAT_FAST_COMMIT, JBD2_FEATURE_INCOMPAT_REVOKE,
+    JBD2_MIN_JOURNAL_BLOCKS,
 };
 use crate::fs::common::{FsError, FsResult};
 use crate::mm::buffer::BufferCache;
@@ -97,6 +100,8 @@ pub struct JournalOptions {
     pub csum: JournalCsum,
     /// The file system has the 64bit feature.
     pub bit64: bool,
+    /// The file system has the fast_commit feature: keep an area for it at the end of the log.
+    pub fast_commit: bool,
     /// `journal_async_commit`.
     pub async_commit: bool,
     /// `data_err=abort`.
@@ -113,6 +118,22 @@ pub struct JournalOptions {
     pub thread: String,
     /// The device is mounted read-only and must not be written, not even by a replay (`norecovery`).
     pub no_recovery: bool,
+    /// Applies fast commits found by recovery.
+    pub fc_replay: Option<FcReplay>,
+}
+
+/// How the file system applies fast commits (kernel `j_fc_replay_callback`), after the blocks of full commits are
+/// replayed and before the log is marked empty; all it changes has to be in the buffer cache when it returns.
+#[derive(Clone)]
+pub struct FcReplay(pub Rc<FcReplayFn>);
+
+/// See [`FcReplay`].
+pub type FcReplayFn = dyn Fn(Vec<FcRecord>) -> Pin<Box<dyn Future<Output = FsResult<()>>>>;
+
+impl std::fmt::Debug for FcReplay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FcReplay")
+    }
 }
 
 impl Default for JournalOptions {
@@ -123,6 +144,7 @@ impl Default for JournalOptions {
             max_transaction_divisor: 3,
             csum: JournalCsum::V3,
             bit64: true,
+            fast_commit: false,
             async_commit: false,
             data_err_abort: false,
             min_batch: Nanos::ZERO,
@@ -131,6 +153,7 @@ impl Default for JournalOptions {
             costs: JournalCosts::FREE,
             thread: "jbd2/vda-8".to_owned(),
             no_recovery: false,
+            fc_replay: None,
         }
     }
 }
@@ -210,6 +233,8 @@ pub struct Journal {
     pub(super) wait_done_commit: WaitQueue,
     pub(super) wait_reserved: WaitQueue,
     wait_commit: WaitQueue,
+    pub(super) wait_fc: WaitQueue,
+    pub(super) fc: FcArea,
 
     data_hook: RefCell<Option<DataHook>>,
     commit_callback: RefCell<Option<CommitCallback>>,
@@ -232,12 +257,12 @@ impl Journal {
         let jsb = log.check_superblock(&sb_block, buffers.block_size())?;
         let j = Rc::new(Journal::new(sim, buffers, log, jsb, sb_block, &opts));
         if jsb.s_start != 0 && !opts.no_recovery {
-            j.recover().await?;
+            j.recover(opts.fc_replay.as_ref()).await?;
         }
+        j.set_features(&opts)?;
         if !opts.no_recovery {
             j.reset().await?;
         }
-        j.set_features(&opts);
         let thread = Rc::clone(&j);
         j.sim.spawn(&opts.thread, TaskClass::Kthread, async move {
             thread.kjournald2().await;
@@ -298,6 +323,8 @@ impl Journal {
             wait_done_commit: WaitQueue::new(sim),
             wait_reserved: WaitQueue::new(sim),
             wait_commit: WaitQueue::new(sim),
+            wait_fc: WaitQueue::new(sim),
+            fc: FcArea::default(),
             data_hook: RefCell::new(None),
             commit_callback: RefCell::new(None),
             abort_callback: RefCell::new(None),
@@ -306,13 +333,21 @@ impl Journal {
         }
     }
 
-    async fn recover(self: &Rc<Self>) -> FsResult<()> {
+    async fn recover(self: &Rc<Self>, fc_replay: Option<&FcReplay>) -> FsResult<()> {
         let jsb = *self.jsb.borrow();
         let done = self.log.recover(&self.sim, &jsb, &self.buffers).await?;
         self.transaction_sequence.set(done.outcome.next);
         self.head.set(done.outcome.head);
         self.last_commit_time
             .set(done.outcome.commit_sec.saturating_mul(1_000_000_000));
+        let fast = done.outcome.fast_commits.clone();
+        if !fast.is_empty() {
+            let Some(apply) = fc_replay else {
+                let what = "fast commits to replay";
+                return Err(FsError::Unsupported(what.to_owned()));
+            };
+            (apply.0)(fast).await?;
+        }
         self.buffers.write_dirty(None, true).await?;
         if self.barrier.get() {
             self.buffers.flush_device().await?;
@@ -359,7 +394,7 @@ impl Journal {
 
     /// Features as ext4 sets them at mount (kernel `set_journal_csum_feature_set`); on disk with the next write of
     /// the journal superblock.
-    fn set_features(&self, opts: &JournalOptions) {
+    fn set_features(&self, opts: &JournalOptions) -> FsResult<()> {
         let mut jsb = self.jsb.borrow_mut();
         jsb.s_feature_compat &= !JBD2_FEATURE_COMPAT_CHECKSUM;
         jsb.s_feature_incompat &= !(JBD2_FEATURE_INCOMPAT_CSUM_V2
@@ -373,12 +408,19 @@ impl Journal {
                 jsb.s_checksum_type = 4;
             }
         }
+        if opts.fast_commit {
+            jsb.s_feature_incompat |= JBD2_FEATURE_INCOMPAT_FAST_COMMIT;
+            if jsb.log_end() < JBD2_MIN_JOURNAL_BLOCKS {
+                return Err(FsError::NoSpace);
+            }
+        }
         if opts.bit64 {
             jsb.s_feature_incompat |= JBD2_FEATURE_INCOMPAT_64BIT;
         }
         if opts.async_commit {
             jsb.s_feature_incompat |= JBD2_FEATURE_INCOMPAT_ASYNC_COMMIT;
         }
+        Ok(())
     }
 
     pub(super) fn need_revoke_feature(&self) {

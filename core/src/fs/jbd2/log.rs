@@ -178,7 +178,7 @@ impl Log {
                 Next::Done => break,
                 Next::Read(at) => {
                     if !ahead.iter().any(|(n, _)| *n == at) {
-                        ahead = self.read_run(at, jsb.log_end()).await?;
+                        ahead = self.read_run(at, jsb.s_maxlen).await?;
                     }
                     let hit = ahead.iter().find(|(n, _)| *n == at);
                     block = hit.map(|(_, b)| Rc::clone(b));
@@ -218,6 +218,7 @@ fn emit_step(sim: &Sim, step: &RecoveryStep) {
         ty: ty as u8,
     };
     sim.emit(Category::Recovery, || match &step.found {
+        Found::FastCommit => scan(0),
         Found::Descriptor { .. } => scan(JBD2_DESCRIPTOR_BLOCK),
         Found::Commit { .. } => scan(JBD2_COMMIT_BLOCK),
         Found::Revoke { .. } => scan(JBD2_REVOKE_BLOCK),

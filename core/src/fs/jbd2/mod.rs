@@ -21,6 +21,7 @@ mod access;
 mod checkpoint;
 mod commit;
 mod csum;
+pub mod fast_commit;
 mod handle;
 mod journal;
 mod lists;
@@ -34,7 +35,7 @@ mod transaction;
 
 pub use handle::{Handle, HandleType};
 pub use journal::{
-    DataFn, DataHook, Journal, JournalCosts, JournalCsum, JournalMap, JournalOptions, Recovered,
+    DataFn, DataHook, FcReplay, FcReplayFn, Journal, JournalCosts, JournalCsum, JournalMap, JournalOptions, Recovered,
 };
 pub use recovery::{Recovery, RecoveryStep};
 pub use stats::{CheckpointStats, HandleStats, JournalStats, RunStats};

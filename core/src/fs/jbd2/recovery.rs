@@ -4,8 +4,10 @@
 //! for `fsglass recover` and crash exploration from an overlay; the rules are the same code. No bytes make it panic
 //! or loop: each pass looks at a log block at most once per tag or control block, and ends within the log.
 
+use super::fast_commit::FcScan;
 use crate::base::checksum::crc32_be;
 use crate::base::Tid;
+use crate::format::jbd2::fast_commit::FcRecord;
 use crate::format::jbd2::{
     block_csum_verify, decode_revokes, tag_csum, BlockTag, BlockTags, CommitBlock, JournalHeader,
     JournalSuperblock, TagFormat, JBD2_COMMIT_BLOCK, JBD2_CRC32_CHKSUM, JBD2_DESCRIPTOR_BLOCK,
@@ -24,6 +26,8 @@ pub enum Pass {
     Revoke,
     /// Copies blocks home.
     Replay,
+    /// Collects the fast commits after the last transaction.
+    FastCommit,
 }
 
 /// Why a pass ended.
@@ -103,6 +107,8 @@ pub enum Found {
         /// Home block.
         home: u64,
     },
+    /// A block of complete or incomplete fast commits.
+    FastCommit,
     /// The pass ended.
     Stop(StopReason),
 }
@@ -168,6 +174,8 @@ pub struct Outcome {
     pub commit_sec: u64,
     /// Error that does not undo the replay.
     pub error: Option<RecoveryError>,
+    /// Records of complete fast commits, for the file system to apply.
+    pub fast_commits: Vec<FcRecord>,
 }
 
 /// The state machine. Feed it through [`Recovery::next`].
@@ -189,6 +197,9 @@ pub struct Recovery {
     head: u32,
     revoked: BTreeMap<u64, Tid>,
     outcome: Outcome,
+    /// Blocks of the fast-commit area, which begins after block `last` (the kernel leaves that one out).
+    fast_blocks: u32,
+    fast: Option<FcScan>,
     done: bool,
     /// All facts in order.
     pub steps: Vec<RecoveryStep>,
@@ -234,7 +245,10 @@ impl Recovery {
                 revoke_hits: 0,
                 commit_sec: 0,
                 error: None,
+                fast_commits: Vec::new(),
             },
+            fast_blocks: jsb.fast_commit_blocks().saturating_sub(1),
+            fast: None,
             done: false,
             steps: Vec::new(),
             at: jsb.s_start,
@@ -264,6 +278,13 @@ impl Recovery {
         loop {
             if self.done {
                 return Ok(Next::Done);
+            }
+            if self.pass == Pass::FastCommit {
+                let Some(b) = block.take() else {
+                    return Ok(Next::Read(self.at));
+                };
+                self.fast_block(b);
+                continue;
             }
             if self.next_tag < self.tags.len() {
                 let jblock = self.at;
@@ -501,7 +522,14 @@ impl Recovery {
         match self.pass {
             Pass::Scan => self.pass = Pass::Revoke,
             Pass::Revoke => self.pass = Pass::Replay,
-            Pass::Replay => self.done = true,
+            Pass::Replay if self.fast_blocks > 0 => {
+                self.pass = Pass::FastCommit;
+                self.at = self.last + 1;
+                self.tid = end;
+                self.fast = Some(FcScan::new(end));
+                return Ok(());
+            }
+            Pass::Replay | Pass::FastCommit => self.done = true,
         }
         self.at = self.start;
         self.tid = self.start_tid;
@@ -510,6 +538,22 @@ impl Recovery {
         self.tags.clear();
         self.next_tag = 0;
         Ok(())
+    }
+
+    fn fast_block(&mut self, b: &[u8]) {
+        let more = self.fast.as_mut().is_some_and(|scan| scan.block(b));
+        let found = if more {
+            Found::FastCommit
+        } else {
+            Found::Stop(StopReason::End)
+        };
+        self.step(self.at, found);
+        self.at += 1;
+        if !more || self.at - self.last > self.fast_blocks {
+            let scan = self.fast.take();
+            self.outcome.fast_commits = scan.map_or_else(Vec::new, FcScan::into_records);
+            self.done = true;
+        }
     }
 
     /// Bytes of a journal block.
