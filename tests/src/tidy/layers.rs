@@ -87,7 +87,11 @@ pub const LAYERS: [Layer; 18] = [
         &["base", "trace", "block", "kernel", "workload", "config"],
         &[],
     ),
-    layer("observe", &["base", "format", "trace", "block"], &[]),
+    layer(
+        "observe",
+        &["base", "format", "trace", "block", "workload::app_log", "workload::fio"],
+        &[],
+    ),
     layer("session", &["base", "config", "experiment", "observe"], &[]),
     layer(
         "testing",
