@@ -112,13 +112,19 @@ pub(crate) fn playwright_module() -> PathBuf {
     package_folder("playwright-core", PLAYWRIGHT).join("index.mjs")
 }
 
-/// `node`, with its own folder first on PATH: programs of npm packages look it up there.
-pub(crate) fn command() -> Result<Command, Fault> {
+/// The folder to put first on PATH so that programs of npm packages find this Node.js: none where the system's own is
+/// used, whose folder may hold other compilers too.
+pub(crate) fn path_folder() -> Result<Option<PathBuf>, Fault> {
     let node = ensure_node()?;
-    let mut command = Command::new(&node);
-    if let Some(folder) = node.parent() {
-        command.env("PATH", path_with(&[folder.to_path_buf()]));
-    }
+    let ours = node.starts_with(cache());
+    Ok(node.parent().filter(|_| ours).map(Path::to_path_buf))
+}
+
+/// `node`.
+pub(crate) fn command() -> Result<Command, Fault> {
+    let mut command = Command::new(ensure_node()?);
+    let folders: Vec<PathBuf> = path_folder()?.into_iter().collect();
+    command.env("PATH", path_with(&folders));
     Ok(command)
 }
 

@@ -27,13 +27,12 @@ pub(crate) fn build_with(compiler: Compiler) -> Result<(), Fault> {
     command
         .args(["build", "--release", "--color", "never"])
         .current_dir(workspace());
-    let node_folder = node::ensure_node()?.parent().map(Path::to_path_buf);
     let mut first = vec![
         tools::TRUNK.bin(),
         tools::WASM_BINDGEN.bin(),
         node::binaryen_bin(),
     ];
-    first.extend(node_folder);
+    first.extend(node::path_folder()?);
     compiler.apply(&mut command, &first);
     // Some terminals set it to a value that trunk does not take.
     command.env_remove("NO_COLOR");
