@@ -115,14 +115,14 @@ fn resolve(method: &str, target: &str, root: &Path, base: &str) -> Reply {
     if method != "GET" && method != "HEAD" {
         return Reply::BadMethod;
     }
-    let path = target.split(['?', '#']).next().unwrap_or("");
+    let (path, query) = target.split_at(target.find(['?', '#']).unwrap_or(target.len()));
     let Some(path) = decode(path) else {
         return Reply::NotFound;
     };
     let Some(inside) = path.strip_prefix(base) else {
         let bare = base.trim_end_matches('/');
         return if path == bare {
-            Reply::Redirect(base.to_owned())
+            Reply::Redirect(format!("{base}{query}"))
         } else {
             Reply::NotFound
         };
@@ -147,7 +147,7 @@ fn resolve(method: &str, target: &str, root: &Path, base: &str) -> Reply {
         return Reply::File(page);
     }
     if file.join("index.html").is_file() {
-        return Reply::Redirect(format!("{path}/"));
+        return Reply::Redirect(format!("{path}/{query}"));
     }
     Reply::NotFound
 }
@@ -282,7 +282,10 @@ mod tests {
         assert_eq!(get("/", "/"), Reply::File(root.join("index.html")));
         assert_eq!(get("/e?x=1#y", "/"), Reply::File(root.join("e.html")));
         assert_eq!(get("/a%20b.js", "/"), Reply::File(root.join("a b.js")));
-        assert_eq!(get("/teach", "/"), Reply::Redirect("/teach/".to_owned()));
+        assert_eq!(
+            get("/teach?a=1", "/"),
+            Reply::Redirect("/teach/?a=1".to_owned())
+        );
         assert_eq!(
             get("/teach/", "/"),
             Reply::File(root.join("teach/index.html"))
