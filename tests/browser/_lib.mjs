@@ -59,7 +59,7 @@ export async function suite(body) {
       acceptDownloads: true,
       viewport: { width: 1280, height: 800 },
     });
-    context.setDefaultTimeout(20_000);
+    context.setDefaultTimeout(60_000);
     await body({ context, open: (path, size) => open(context, path, size) });
   } catch (error) {
     failed += 1;
