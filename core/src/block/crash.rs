@@ -153,10 +153,7 @@ impl CrashPoint {
             return;
         }
         let pages = match r.op {
-            Op::Write => log
-                .changes(p)
-                .map(|(_, c)| c.new.clone().unwrap_or(Payload::Zero))
-                .collect(),
+            Op::Write => log.new_pages(p),
             _ => Vec::new(),
         };
         let undecided = (!durable).then(|| {

@@ -115,7 +115,7 @@ impl Device {
     pub fn with_store(config: DeviceConfig, store: Store, rng: SplitMix64) -> Device {
         let model = Model::new(config.model, &config.params, store.sectors(), rng);
         Device {
-            log: DeviceLog::new(config.log_budget),
+            log: DeviceLog::new(config.log_budget, &store),
             cache: WriteCache::new(&config),
             model,
             faults: Faults::default(),
@@ -290,7 +290,7 @@ impl Device {
                 for piece in pieces {
                     let page = (piece.lba() / PAGE_SECTORS) as u32;
                     let pages = piece.whole_pages().unwrap_or(&[]);
-                    store.write_pages(page, pages, |change| log.note(change));
+                    store.write_pages(page, pages, |change, new| log.note(change, new));
                 }
             }
             Op::Write => {
@@ -298,13 +298,13 @@ impl Device {
                 for piece in pieces {
                     piece.copy_to(&mut run);
                 }
-                store.write_run(req.lba, &run, |change| log.note(change));
+                store.write_run(req.lba, &run, |change, new| log.note(change, new));
             }
             Op::WriteZeroes | Op::Discard => {
                 let keeps = req.op == Op::Discard && self.config.params.discard_zeroes == 0;
                 let fill = if keeps { self.config.fill } else { Fill::Zero };
                 let n = u64::from(req.sectors);
-                let range = store.fill_range(req.lba, n, fill, |change| log.note(change));
+                let range = store.fill_range(req.lba, n, fill, |change, new| log.note(change, new));
                 if let Some(range) = range {
                     log.note_range(position, range);
                 }

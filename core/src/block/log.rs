@@ -3,9 +3,11 @@
 
 use super::bio::{BioFlags, Op, Role, SECTOR_SIZE};
 use super::store::{Change, RangeChange, Store, PAGE_SECTORS};
+use super::table::Arena;
 use crate::base::payload::PAGE_SIZE;
 use crate::base::rng::mix64;
 use crate::base::{Ino, Lba, Nanos, Payload, Tid};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -73,12 +75,12 @@ pub struct DeviceLog {
     budget_bytes: usize,
     longest: Nanos,
     hash: u64,
-    contents_hashed: bool,
+    arena: Rc<RefCell<Arena>>,
 }
 
 impl DeviceLog {
     /// An empty log that may take `budget_bytes` of memory (page contents are shared and not counted).
-    pub fn new(budget_bytes: usize) -> DeviceLog {
+    pub(super) fn new(budget_bytes: usize, store: &Store) -> DeviceLog {
         DeviceLog {
             records: VecDeque::new(),
             first: 0,
@@ -90,7 +92,7 @@ impl DeviceLog {
             budget_bytes,
             longest: Nanos::ZERO,
             hash: 0,
-            contents_hashed: true,
+            arena: store.arena(),
         }
     }
 
@@ -183,20 +185,16 @@ impl DeviceLog {
         self.end() - 1
     }
 
-    pub(super) fn note(&mut self, change: Change) {
-        if self.contents_hashed {
-            let h = match &change.new {
-                None | Some(Payload::Zero) => 1,
-                Some(Payload::Garbage { seed, page }) => {
-                    2 ^ u64::from(*seed) << 32 ^ u64::from(*page) << 2
-                }
-                Some(Payload::Pattern { seed, page }) => {
-                    3 ^ u64::from(*seed) << 32 ^ u64::from(*page) << 2
-                }
-                Some(Payload::Bytes(b)) => hash_bytes(b),
-            };
-            self.mix(h);
-        }
+    pub(super) fn note(&mut self, change: Change, new: &Payload) {
+        let rule =
+            |tag: u64, seed: u32, page: u32| tag ^ u64::from(seed) << 32 ^ u64::from(page) << 2;
+        let h = match new {
+            Payload::Zero => 1,
+            Payload::Garbage { seed, page } => rule(2, *seed, *page),
+            Payload::Pattern { seed, page } => rule(3, *seed, *page),
+            Payload::Bytes(b) => hash_bytes(b),
+        };
+        self.mix(h);
         self.changes.push_back(change);
     }
 
@@ -229,13 +227,18 @@ impl DeviceLog {
             let next = self.records.front().map(|r| r.changes);
             if let Some(next) = next {
                 while self.first_change as u32 != next {
-                    self.changes.pop_front();
+                    if let Some(c) = self.changes.pop_front() {
+                        let mut arena = self.arena.borrow_mut();
+                        arena.release(c.old);
+                        arena.release(c.new);
+                    }
                     self.first_change += 1;
                 }
             }
             while self.ranges.front().is_some_and(|(p, _)| *p < self.first) {
                 if let Some((_, r)) = self.ranges.pop_front() {
                     self.range_bytes -= r.memory();
+                    r.forget(&mut self.arena.borrow_mut());
                 }
             }
             while self.parts.front().is_some_and(|(p, _)| *p < self.first) {
@@ -252,6 +255,13 @@ impl DeviceLog {
         pages
             .into_iter()
             .zip(self.changes.range(at.min(self.changes.len())..))
+    }
+
+    /// New contents of the pages that a write changed, ascending.
+    pub(super) fn new_pages(&self, position: u64) -> Vec<Payload> {
+        let arena = self.arena.borrow();
+        let changes = self.changes(position);
+        changes.map(|(_, c)| arena.payload(c.new)).collect()
     }
 
     pub(super) fn range_change(&self, position: u64) -> Option<&RangeChange> {
@@ -277,11 +287,7 @@ impl DeviceLog {
         let mut bytes = Vec::new();
         let mut page = [0; PAGE_SIZE];
         for (_, change) in self.changes(position) {
-            change
-                .new
-                .as_ref()
-                .unwrap_or(&Payload::Zero)
-                .fill(&mut page);
+            self.arena.borrow().payload(change.new).fill(&mut page);
             bytes.extend_from_slice(&page);
         }
         let skip = (r.lba.0 % PAGE_SECTORS * SECTOR_SIZE) as usize;
@@ -294,7 +300,7 @@ impl DeviceLog {
     /// Applies a record to a table.
     pub(super) fn redo(&self, position: u64, store: &mut Store) {
         for (page, change) in self.changes(position) {
-            store.replace(page, change.new.clone());
+            store.restore(page, change.new);
         }
         if let Some(range) = self.range_change(position) {
             store.redo_range(range);
@@ -308,7 +314,7 @@ impl DeviceLog {
         }
         let changes: Vec<_> = self.changes(position).collect();
         for (page, change) in changes.into_iter().rev() {
-            store.replace(page, change.old.clone());
+            store.restore(page, change.old);
         }
     }
 }

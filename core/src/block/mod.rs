@@ -25,6 +25,7 @@ mod queue;
 mod request;
 mod stats;
 mod store;
+mod table;
 #[cfg(test)]
 mod tests;
 

@@ -145,7 +145,8 @@ impl Model {
     }
 
     fn cylinder(&self, lba: u64) -> u64 {
-        (u128::from(lba) * u128::from(self.p.cylinders) / u128::from(self.sectors)) as u64
+        // Both factors are bounded (2^35 sectors, 2^28 cylinders): the product fits.
+        lba * self.p.cylinders.min(1 << 28) / self.sectors
     }
 
     fn seek(&self, from: u64, to: u64) -> u64 {

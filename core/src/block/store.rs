@@ -4,9 +4,12 @@
 //! discarded ranges are one entry of a range map.
 
 use super::bio::SECTOR_SIZE;
+use super::table::{Arena, Handle, PageTable};
 use crate::base::payload::PAGE_SIZE;
-use crate::base::{FastMap, Lba, Payload};
+use crate::base::{Lba, Payload};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// Sectors per page.
 pub(super) const PAGE_SECTORS: u64 = PAGE_SIZE as u64 / SECTOR_SIZE;
@@ -32,11 +35,11 @@ impl Fill {
     }
 }
 
-/// How one page looked before and after a write; `None` is the fill.
-#[derive(Clone, Debug)]
+/// How one page looked before and after a write. Holds a reference to both.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
-    pub(super) old: Option<Payload>,
-    pub(super) new: Option<Payload>,
+    pub(super) old: Handle,
+    pub(super) new: Handle,
 }
 
 /// What a zeroing or discarding request did, so that it can be undone and redone.
@@ -46,24 +49,30 @@ pub(super) struct RangeChange {
     end: u64,
     fill: Fill,
     fills_before: Vec<(u64, u64, Fill)>,
-    pages_before: Vec<(u32, Payload)>,
+    pages_before: Vec<(u32, Handle)>,
 }
 
 impl RangeChange {
     /// Bytes of memory it takes.
     pub(super) fn memory(&self) -> usize {
-        size_of::<RangeChange>() + self.fills_before.len() * 24 + self.pages_before.len() * 32
+        size_of::<RangeChange>() + self.fills_before.len() * 24 + self.pages_before.len() * 16
+    }
+
+    /// Gives back its references.
+    pub(super) fn forget(&self, arena: &mut Arena) {
+        for (_, h) in &self.pages_before {
+            arena.release(*h);
+        }
     }
 }
 
-/// A page table.
-#[derive(Clone, Debug)]
+/// A disk's contents.
+#[derive(Debug)]
 pub struct Store {
     sectors: u64,
     fill: Fill,
-    table: FastMap<u32, u32>,
-    cells: Vec<Payload>,
-    free: Vec<u32>,
+    table: PageTable,
+    arena: Rc<RefCell<Arena>>,
     /// Overrides of the fill: start page to (end page, fill); never overlapping.
     ranges: BTreeMap<u64, (u64, Fill)>,
 }
@@ -74,9 +83,8 @@ impl Store {
         Store {
             sectors: sectors.min(1 << 35),
             fill,
-            table: FastMap::default(),
-            cells: Vec::new(),
-            free: Vec::new(),
+            table: PageTable::new(),
+            arena: Rc::default(),
             ranges: BTreeMap::new(),
         }
     }
@@ -103,10 +111,7 @@ impl Store {
 
     /// Bytes of memory of the tables, without shared page contents.
     pub fn memory(&self) -> usize {
-        self.table.capacity() * 9
-            + self.cells.capacity() * size_of::<Payload>()
-            + self.free.capacity() * 4
-            + self.ranges.len() * 48
+        self.table.memory() + self.arena.borrow().memory() + self.ranges.len() * 48
     }
 
     fn fill_at(&self, page: u32) -> Fill {
@@ -119,47 +124,30 @@ impl Store {
         }
     }
 
+    pub(super) fn arena(&self) -> Rc<RefCell<Arena>> {
+        Rc::clone(&self.arena)
+    }
+
     /// Contents of a page.
     pub fn get(&self, page: u32) -> Payload {
-        match self.table.get(&page) {
-            Some(&cell) => self.cells[cell as usize].clone(),
-            None => self.fill_at(page).page(page),
+        let h = self.table.get(page);
+        if h.is_none() {
+            self.fill_at(page).page(page)
+        } else {
+            self.arena.borrow().payload(h)
         }
     }
 
     /// True if the page was written (and not discarded since).
     pub fn is_written(&self, page: u32) -> bool {
-        self.table.contains_key(&page)
+        !self.table.get(page).is_none()
     }
 
-    /// Sets or clears the entry of a page; gives back the old one.
-    pub(super) fn replace(&mut self, page: u32, new: Option<Payload>) -> Option<Payload> {
-        match new {
-            Some(new) => match self.table.entry(page) {
-                std::collections::hash_map::Entry::Occupied(e) => {
-                    let cell = &mut self.cells[*e.get() as usize];
-                    Some(std::mem::replace(cell, new))
-                }
-                std::collections::hash_map::Entry::Vacant(e) => {
-                    if let Some(cell) = self.free.pop() {
-                        self.cells[cell as usize] = new;
-                        e.insert(cell);
-                    } else {
-                        e.insert(self.cells.len() as u32);
-                        self.cells.push(new);
-                    }
-                    None
-                }
-            },
-            None => {
-                let cell = self.table.remove(&page)?;
-                self.free.push(cell);
-                Some(std::mem::replace(
-                    &mut self.cells[cell as usize],
-                    Payload::Zero,
-                ))
-            }
-        }
+    /// Sets a page to a handle of the same arena, as undoing and redoing do.
+    pub(super) fn restore(&mut self, page: u32, h: Handle) {
+        let mut arena = self.arena.borrow_mut();
+        let h = arena.retain(h);
+        arena.release(self.table.swap(page, h));
     }
 
     /// Writes whole pages from `page` on and tells `note` each page's change in ascending order.
@@ -167,15 +155,20 @@ impl Store {
         &mut self,
         page: u32,
         pages: &[Payload],
-        mut note: impl FnMut(Change),
+        mut note: impl FnMut(Change, &Payload),
     ) {
         for (page, payload) in (page..).zip(pages) {
-            note(self.write_page(page, payload.clone()));
+            note(self.write_page(page, payload), payload);
         }
     }
 
     /// Writes bytes that begin at `lba` and tells `note` each page's change in ascending order.
-    pub(super) fn write_run(&mut self, lba: Lba, run: &[u8], mut note: impl FnMut(Change)) {
+    pub(super) fn write_run(
+        &mut self,
+        lba: Lba,
+        run: &[u8],
+        mut note: impl FnMut(Change, &Payload),
+    ) {
         let mut done = 0;
         while done < run.len() {
             let at = lba.0 * SECTOR_SIZE + done as u64;
@@ -187,24 +180,32 @@ impl Store {
                 self.get(page).fill(&mut bytes);
             }
             bytes[within..within + n].copy_from_slice(&run[done..done + n]);
-            note(self.write_page(page, compact(bytes)));
+            let payload = compact(bytes);
+            note(self.write_page(page, &payload), &payload);
             done += n;
         }
     }
 
-    fn write_page(&mut self, page: u32, payload: Payload) -> Change {
-        let plain = matches!(payload, Payload::Zero);
-        if plain && !self.is_written(page) && self.fill_at(page) == Fill::Zero {
+    fn write_page(&mut self, page: u32, payload: &Payload) -> Change {
+        let zero = matches!(payload, Payload::Zero);
+        if zero && self.fill_at(page) == Fill::Zero {
+            // Back to the fill: an entry would say the same.
             return Change {
-                old: None,
-                new: None,
+                old: self.table.swap(page, Handle::NONE),
+                new: Handle::NONE,
             };
         }
-        let old = self.replace(page, Some(payload.clone()));
-        Change {
-            old,
-            new: Some(payload),
-        }
+        let mut arena = self.arena.borrow_mut();
+        let new = arena.intern(payload);
+        let old = self.table.swap(page, new);
+        let new = arena.retain(new);
+        Change { old, new }
+    }
+
+    fn forget(&self, change: Change) {
+        let mut arena = self.arena.borrow_mut();
+        arena.release(change.old);
+        arena.release(change.new);
     }
 
     /// Reads `count` units of `unit` bytes from `lba` on.
@@ -262,14 +263,16 @@ impl Store {
                 self.get(page as u32).fill(&mut buf);
             }
             buf[within..within + n].copy_from_slice(src);
-            self.write_page(page as u32, compact(buf));
+            let change = self.write_page(page as u32, &compact(buf));
+            self.forget(change);
             done += n;
         }
     }
 
     /// Sets one page outside of any log.
     pub fn set_page(&mut self, page: u32, payload: Payload) {
-        self.write_page(page, payload);
+        let change = self.write_page(page, &payload);
+        self.forget(change);
     }
 
     /// Makes the sectors read as `fill`. Whole pages become a range; parts of pages at the ends are written.
@@ -278,7 +281,7 @@ impl Store {
         lba: Lba,
         sectors: u64,
         fill: Fill,
-        note: impl FnMut(Change),
+        note: impl FnMut(Change, &Payload),
     ) -> Option<RangeChange> {
         let end_lba = lba.0 + sectors;
         let start = lba.0.div_ceil(PAGE_SECTORS);
@@ -293,7 +296,13 @@ impl Store {
         (start < end).then(|| self.fill_pages(start, end, fill))
     }
 
-    fn fill_part(&mut self, from: u64, to: u64, fill: Fill, note: &mut impl FnMut(Change)) {
+    fn fill_part(
+        &mut self,
+        from: u64,
+        to: u64,
+        fill: Fill,
+        note: &mut impl FnMut(Change, &Payload),
+    ) {
         if from >= to {
             return;
         }
@@ -303,26 +312,25 @@ impl Store {
         let at = (from % PAGE_SECTORS * SECTOR_SIZE) as usize;
         let n = ((to - from) * SECTOR_SIZE) as usize;
         copy_page(&fill.page(page), at, &mut bytes[at..at + n]);
-        let change = self.write_page(page, compact(bytes));
-        note(change);
+        let payload = compact(bytes);
+        note(self.write_page(page, &payload), &payload);
     }
 
     fn fill_pages(&mut self, start: u64, end: u64, fill: Fill) -> RangeChange {
         let mut pages_before = Vec::new();
-        if end - start <= self.table.len() as u64 {
-            for page in start..end {
-                if let Some(old) = self.replace(page as u32, None) {
-                    pages_before.push((page as u32, old));
-                }
-            }
+        let inside = |page: u32| (start..end).contains(&u64::from(page));
+        let pages: Vec<u32> = if end - start <= self.table.len() as u64 {
+            (start..end).map(|p| p as u32).collect()
         } else {
-            let mut pages: Vec<u32> = self.table.keys().copied().collect();
-            pages.retain(|p| (start..end).contains(&u64::from(*p)));
+            let mut pages: Vec<u32> = self.table.entries().map(|(p, _)| p).collect();
+            pages.retain(|p| inside(*p));
             pages.sort_unstable();
-            for page in pages {
-                if let Some(old) = self.replace(page, None) {
-                    pages_before.push((page, old));
-                }
+            pages
+        };
+        for page in pages {
+            let old = self.table.swap(page, Handle::NONE);
+            if !old.is_none() {
+                pages_before.push((page, old));
             }
         }
         let fills_before = self.set_fill(start, end, fill);
@@ -389,23 +397,51 @@ impl Store {
             self.set_fill(s, e, f);
         }
         for (page, payload) in &change.pages_before {
-            self.replace(*page, Some(payload.clone()));
+            self.restore(*page, *payload);
         }
     }
 
     /// Makes a range change again.
     pub(super) fn redo_range(&mut self, change: &RangeChange) {
         for (page, _) in &change.pages_before {
-            self.replace(*page, None);
+            self.restore(*page, Handle::NONE);
         }
         self.set_fill(change.start, change.end, change.fill);
     }
 
     /// Pages with an entry, ascending.
     pub fn written_pages(&self) -> Vec<u32> {
-        let mut pages: Vec<u32> = self.table.keys().copied().collect();
+        let mut pages: Vec<u32> = self.table.entries().map(|(p, _)| p).collect();
         pages.sort_unstable();
         pages
+    }
+}
+
+impl Clone for Store {
+    fn clone(&self) -> Store {
+        let mut arena = self.arena.borrow_mut();
+        for (_, h) in self.table.entries() {
+            arena.retain(h);
+        }
+        drop(arena);
+        Store {
+            sectors: self.sectors,
+            fill: self.fill,
+            table: self.table.clone(),
+            arena: Rc::clone(&self.arena),
+            ranges: self.ranges.clone(),
+        }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        if Rc::strong_count(&self.arena) > 1 {
+            let mut arena = self.arena.borrow_mut();
+            for (_, h) in self.table.entries() {
+                arena.release(h);
+            }
+        }
     }
 }
 
