@@ -1,9 +1,15 @@
 //! Wall-clock figures of the lower layers. `cargo run --release --example bench_block`.
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures wall time")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a benchmark may stop at the first error"
+)]
 
 use fsglass::base::rng::SplitMix64;
 use fsglass::base::{Lba, Nanos, Payload};
-use fsglass::block::{Batch, Bio, BioFlags, CrashPoint, Device, DeviceConfig, Fill, Queue, Role, Store};
+use fsglass::block::{
+    Batch, Bio, BioFlags, CrashPoint, Device, DeviceConfig, Fill, Queue, Role, Store,
+};
 use fsglass::sim::{Sim, TaskClass, WaitReason};
 use std::time::Instant;
 
@@ -61,8 +67,12 @@ fn suspensions() {
 
 fn resident_mib() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: u64 = statm.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or(0);
-    pages * 4096 >> 20
+    let pages: u64 = statm
+        .split(' ')
+        .nth(1)
+        .and_then(|s| s.parse().ok())
+        .unwrap_or(0);
+    (pages * 4096) >> 20
 }
 
 fn store_writes() {
@@ -72,10 +82,20 @@ fn store_writes() {
     let start = Start::now();
     for i in 0..N {
         let page = rng.below(26_214_400) as u32;
-        store.set_page(page, Payload::Pattern { seed: 1, page: i as u32 });
+        store.set_page(
+            page,
+            &Payload::Pattern {
+                seed: 1,
+                page: i as u32,
+            },
+        );
     }
     report("store: random page", N, start);
-    println!("    {} entries, {} MiB of tables", store.entries(), store.memory() >> 20);
+    println!(
+        "    {} entries, {} MiB of tables",
+        store.entries(),
+        store.memory() >> 20
+    );
 }
 
 /// The S3 shape: each block goes to the journal in order, then home in batches of 64.
@@ -97,7 +117,10 @@ fn journal_then_home(device: &str) {
                 let n = round * 1000 + i;
                 let page = rng.below(26_214_400);
                 homes.push((page, n));
-                let payload = Payload::Pattern { seed: 1, page: n as u32 };
+                let payload = Payload::Pattern {
+                    seed: 1,
+                    page: n as u32,
+                };
                 let lba = Lba((n % 262_144) * 8);
                 q.enter().await;
                 let bio = Bio::write(lba, 4096, payload, Role::JournalFileData);
@@ -109,7 +132,10 @@ fn journal_then_home(device: &str) {
             for chunk in homes.chunks(64) {
                 let plug = q.plug();
                 for (page, n) in chunk {
-                    let payload = Payload::Pattern { seed: 1, page: *n as u32 };
+                    let payload = Payload::Pattern {
+                        seed: 1,
+                        page: *n as u32,
+                    };
                     q.enter().await;
                     let bio = Bio::write(Lba((262_144 + page) * 8), 4096, payload, Role::FileData);
                     q.submit_batch(bio, &batch);
@@ -120,7 +146,11 @@ fn journal_then_home(device: &str) {
         }
         s.now()
     });
-    report(&format!("write bio, journal then home ({device})"), 2 * N, start);
+    report(
+        &format!("write bio, journal then home ({device})"),
+        2 * N,
+        start,
+    );
     let d = queue.device();
     println!(
         "    {} s virtual; store {} MiB, log {} MiB ({} records from {}), process grew {} MiB",
@@ -159,9 +189,14 @@ fn lone_writes() {
     let done = sim.block_on("writer", async move {
         let mut rng = SplitMix64::new(2);
         for n in 0..N {
-            let payload = Payload::Pattern { seed: 1, page: n as u32 };
+            let payload = Payload::Pattern {
+                seed: 1,
+                page: n as u32,
+            };
             let page = rng.below(26_214_400);
-            q.run(Bio::write(Lba(page * 8), 4096, payload, Role::FileData)).await.unwrap();
+            q.run(Bio::write(Lba(page * 8), 4096, payload, Role::FileData))
+                .await
+                .unwrap();
         }
     });
     done.unwrap();

@@ -380,7 +380,7 @@ impl CrashImage {
     pub fn to_store(&self) -> Store {
         let mut store = (*self.base).clone();
         for (page, payload) in &self.overlay {
-            store.set_page(*page, payload.clone());
+            store.set_page(*page, payload);
         }
         store
     }

@@ -1,6 +1,6 @@
 //! The device: contents, log, volatile cache and latency model in one, as seen through requests.
 
-use super::bio::{Bio, BioFlags, IoError, IoResult, Op, Payloads, SECTOR_SIZE};
+use super::bio::{Bio, BioFlags, IoError, Op, Payloads, SECTOR_SIZE};
 use super::cache::WriteCache;
 use super::fault::Faults;
 use super::log::{Cursor, DeviceLog, LogPart, LogRecord};
@@ -314,14 +314,14 @@ impl Device {
     }
 
     /// Contents for a read bio.
-    pub(super) fn read(&self, bio: &Bio) -> IoResult {
+    pub(super) fn read(&self, bio: &Bio) -> Payloads {
         let unit = usize::from(bio.unit);
         let count = (bio.bytes() / unit as u64) as usize;
-        Ok(match count {
+        match count {
             0 => Payloads::None,
             1 => Payloads::One(self.store.read_unit(bio.lba.0 * SECTOR_SIZE, unit)),
             _ => Payloads::Many(self.store.read_units(bio.lba, unit, count)),
-        })
+        }
     }
 
     /// Notes in the log which bios a request was made of, if they differ.

@@ -264,7 +264,7 @@ mod tests {
         assert!(h.percentile(990_000).abs_diff(10_000) < 500);
         // 16 in flight: 585,000 per second.
         let start = now;
-        let mut flight = vec![now; 16];
+        let mut flight = [now; 16];
         for i in 0..160_000 {
             let slot = i % 16;
             flight[slot] = m.flash(flight[slot], Op::Read, 8, false);

@@ -335,7 +335,7 @@ impl Queue {
         for r in requests {
             let pieces = Pieces {
                 bios: &inner.bios,
-                pieces: &inner.pieces,
+                slab: &inner.pieces,
                 at: r.first,
             };
             bios.extend(pieces.map(|p| (r.issued, p.to_bio())));
@@ -755,7 +755,7 @@ impl Inner {
         let r = *self.reqs.get(id);
         let pieces = Pieces {
             bios: &self.bios,
-            pieces: &self.pieces,
+            slab: &self.pieces,
             at: r.first,
         };
         let result = self
@@ -840,7 +840,7 @@ impl Inner {
         let result = match error {
             Some(e) => Err(e),
             None if b.bio.op == Op::Read && !matches!(end_io, EndIo::Detached) => {
-                self.device.read(&self.bios.get(slot).bio)
+                Ok(self.device.read(&self.bios.get(slot).bio))
             }
             None => Ok(super::bio::Payloads::None),
         };

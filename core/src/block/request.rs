@@ -110,7 +110,7 @@ impl<T> Slab<T> {
 #[derive(Clone)]
 pub(super) struct Pieces<'a> {
     pub(super) bios: &'a Slab<BioSlot>,
-    pub(super) pieces: &'a Slab<PieceSlot>,
+    pub(super) slab: &'a Slab<PieceSlot>,
     pub(super) at: u32,
 }
 
@@ -121,7 +121,7 @@ impl<'a> Iterator for Pieces<'a> {
         if self.at == NONE {
             return None;
         }
-        let p = self.pieces.get(self.at);
+        let p = self.slab.get(self.at);
         self.at = p.next;
         let slot = self.bios.get(p.bio);
         Some(Piece {

@@ -270,8 +270,8 @@ impl Store {
     }
 
     /// Sets one page outside of any log.
-    pub fn set_page(&mut self, page: u32, payload: Payload) {
-        let change = self.write_page(page, &payload);
+    pub fn set_page(&mut self, page: u32, payload: &Payload) {
+        let change = self.write_page(page, payload);
         self.forget(change);
     }
 

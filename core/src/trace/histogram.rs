@@ -31,7 +31,7 @@ impl Default for Histogram {
 impl Histogram {
     /// Bin of a value.
     pub fn bin(value: u64) -> usize {
-        let msb = 63 - (value | 1).leading_zeros();
+        let msb = (value | 1).ilog2();
         if msb <= BITS {
             return value as usize;
         }
