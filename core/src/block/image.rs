@@ -32,7 +32,7 @@ impl Store {
     /// Makes `len` bytes at `offset` read as zero, outside of any log; both are multiples of a sector.
     pub fn zero(&mut self, offset: u64, len: u64) {
         let lba = Lba(offset / SECTOR_SIZE);
-        self.fill_range(lba, len / SECTOR_SIZE, Fill::Zero, |_| {});
+        self.fill_unlogged(lba, len / SECTOR_SIZE, Fill::Zero);
     }
 
     /// Calls `f` with all pages that hold anything but zeroes, ascending: (offset, bytes). The last page is cut at the

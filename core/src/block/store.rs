@@ -296,6 +296,18 @@ impl Store {
         (start < end).then(|| self.fill_pages(start, end, fill))
     }
 
+    /// Makes the sectors read as `fill` outside of any log.
+    pub(super) fn fill_unlogged(&mut self, lba: Lba, sectors: u64, fill: Fill) {
+        let mut changes = Vec::new();
+        let range = self.fill_range(lba, sectors, fill, |change, _| changes.push(change));
+        for change in changes {
+            self.forget(change);
+        }
+        if let Some(range) = range {
+            range.forget(&mut self.arena.borrow_mut());
+        }
+    }
+
     fn fill_part(
         &mut self,
         from: u64,
