@@ -23,8 +23,11 @@ const HEAVY_MS: f64 = 250.0;
 /// The address bar follows the screen after so many milliseconds of rest.
 const ADDRESS_MS: i32 = 500;
 
+/// Narrower windows start with the setup folded away, CSS px.
+const SETUP_WIDTH: f64 = 1_360.0;
+
 /// Messages of the component.
-pub enum Msg {
+enum Msg {
     /// Something a person did.
     Do(Action),
     /// From the worker.
@@ -53,7 +56,7 @@ struct App {
     address_timer: Option<i32>,
     shown_fragment: String,
     marked_ready: bool,
-    _listeners: Vec<Closure<dyn FnMut(web_sys::Event)>>,
+    _listeners: Vec<Closure<dyn FnMut(Event)>>,
 }
 
 fn window() -> Window {
@@ -61,19 +64,29 @@ fn window() -> Window {
 }
 
 fn root() -> web_sys::Element {
-    window().document().and_then(|d| d.document_element()).expect("a document has a root")
+    window()
+        .document()
+        .and_then(|d| d.document_element())
+        .expect("a document has a root")
 }
 
 /// The recipe of the address bar: fragment wins over query; without either, the first scene.
 fn recipe_of_address() -> (Recipe, Option<String>) {
     let location = window().location();
-    let (hash, query) = (location.hash().unwrap_or_default(), location.search().unwrap_or_default());
+    let (hash, query) = (
+        location.hash().unwrap_or_default(),
+        location.search().unwrap_or_default(),
+    );
     let mut recipe = Recipe::default();
     let mut trouble = None;
     if hash.len() > 1 {
         match Recipe::of_fragment(&hash) {
             Ok(found) => recipe = found,
-            Err(reason) => trouble = Some(format!("This link could not be opened: {reason}. The first scene is shown instead.")),
+            Err(reason) => {
+                trouble = Some(format!(
+                    "This link could not be opened: {reason}. The first scene is shown instead."
+                ))
+            }
         }
     }
     recipe.apply_query(&query);
@@ -100,9 +113,18 @@ impl Component for App {
             state.ui = Ui::Bench;
         }
         state.refusal = trouble.unwrap_or_default();
+        // On a narrow screen the setup is one press away instead of in the way.
+        let width = window()
+            .inner_width()
+            .ok()
+            .and_then(|w| w.as_f64())
+            .unwrap_or(f64::MAX);
+        state.setup = width >= SETUP_WIDTH;
         let news = ctx.link().callback(Msg::News);
-        let base = root().get_attribute("data-base").unwrap_or_else(|| "./".into());
-        let link = match Link::start(&base, news) {
+        let base = root()
+            .get_attribute("data-base")
+            .unwrap_or_else(|| "./".into());
+        let link = match Link::start(&base, &news) {
             Ok(link) => Some(link),
             Err(reason) => {
                 state.reduce(Action::WorkerDied(reason));
@@ -157,7 +179,13 @@ impl Component for App {
 
     fn view(&self, _: &Context<Self>) -> Html {
         let href = window().location().href().unwrap_or_default();
-        page::view(views::Scope { state: &self.state, send: &self.send }, &href)
+        page::view(
+            views::Scope {
+                state: &self.state,
+                send: &self.send,
+            },
+            &href,
+        )
     }
 
     fn rendered(&mut self, _: &Context<Self>, _: bool) {
@@ -167,13 +195,19 @@ impl Component for App {
 
 impl App {
     fn perform(&mut self, action: Action) {
-        let fresh = matches!(action, Action::Open(Some(_)) | Action::Act(Act::Help | Act::Palette | Act::Share | Act::Goto | Act::TypeTime | Act::Save));
+        let fresh = matches!(
+            action,
+            Action::Open(Some(_))
+                | Action::Act(
+                    Act::Help | Act::Palette | Act::Share | Act::Goto | Act::TypeTime | Act::Save
+                )
+        );
         let effects = self.state.reduce(action);
         for effect in effects {
             self.effect(effect);
         }
         if fresh {
-            focus_later(".dialog input[type=text], .dialog");
+            focus_later(".dialog input[type=text]", ".dialog");
         }
         self.dress();
         self.schedule();
@@ -199,7 +233,9 @@ impl App {
                     download(&file.name, &file.bytes);
                 }
             }
-            Effect::FocusPanel(panel) => focus_later(&format!("[data-panel={}]", panel.id())),
+            Effect::FocusPanel(panel) => {
+                focus_later(&format!("[data-panel={}]", panel.id()), "#app")
+            }
         }
     }
 
@@ -231,7 +267,10 @@ impl App {
         }
         let moving = self.state.playing;
         let wants = self.state.loaded.is_some()
-            && self.link.as_ref().is_some_and(|l| !l.is_fresh(&self.state.wanted(true)));
+            && self
+                .link
+                .as_ref()
+                .is_some_and(|l| !l.is_fresh(&self.state.wanted(true)));
         if moving || wants {
             self.raf_pending = true;
             let _ = window().request_animation_frame(self.raf.as_ref().unchecked_ref());
@@ -240,7 +279,11 @@ impl App {
 
     fn frame(&mut self, ms: f64) {
         self.raf_pending = false;
-        let passed = if self.last_frame_ms > 0.0 { ms - self.last_frame_ms } else { 16.0 };
+        let passed = if self.last_frame_ms > 0.0 {
+            ms - self.last_frame_ms
+        } else {
+            16.0
+        };
         self.last_frame_ms = if self.state.playing { ms } else { 0.0 };
         for effect in self.state.reduce(Action::Tick(passed)) {
             self.effect(effect);
@@ -266,16 +309,29 @@ impl App {
     }
 
     fn key(&mut self, e: &KeyboardEvent) {
-        let target = e.target().and_then(|t| t.dyn_into::<web_sys::Element>().ok());
-        let name = target.as_ref().map(|t| t.tag_name()).unwrap_or_default();
-        let kind = target.as_ref().and_then(|t| t.get_attribute("type")).unwrap_or_default();
-        let typing = name == "TEXTAREA" || name == "SELECT" || (name == "INPUT" && kind != "checkbox" && kind != "range");
+        let target = e
+            .target()
+            .and_then(|t| t.dyn_into::<web_sys::Element>().ok());
+        let name = target
+            .as_ref()
+            .map(web_sys::Element::tag_name)
+            .unwrap_or_default();
+        let kind = target
+            .as_ref()
+            .and_then(|t| t.get_attribute("type"))
+            .unwrap_or_default();
+        let typing = name == "TEXTAREA"
+            || name == "SELECT"
+            || (name == "INPUT" && kind != "checkbox" && kind != "range");
         let ctrl = e.ctrl_key() || e.meta_key();
         if e.alt_key() || e.default_prevented() {
             return;
         }
-        let single = self.state.keys && !typing;
-        let Some(act) = Act::of_key(&e.key(), ctrl, e.shift_key(), single) else { return };
+        // An open sheet takes no single keys but its own.
+        let single = self.state.keys && !typing && (self.state.dialog.is_none() || e.key() == "?");
+        let Some(act) = Act::of_key(&e.key(), ctrl, e.shift_key(), single) else {
+            return;
+        };
         // A focused button or slider keeps its own keys.
         let own = (name == "BUTTON" || name == "A") && matches!(e.key().as_str(), " " | "Enter");
         let slides = name == "INPUT" && kind == "range" && e.key().starts_with("Arrow");
@@ -294,7 +350,10 @@ impl App {
             window().clear_timeout_with_handle(timer);
         }
         self.address_timer = window()
-            .set_timeout_with_callback_and_timeout_and_arguments_0(self.address.as_ref().unchecked_ref(), ADDRESS_MS)
+            .set_timeout_with_callback_and_timeout_and_arguments_0(
+                self.address.as_ref().unchecked_ref(),
+                ADDRESS_MS,
+            )
             .ok();
     }
 
@@ -306,7 +365,9 @@ impl App {
         if fragment == self.shown_fragment {
             return;
         }
-        let Ok(history) = window().history() else { return };
+        let Ok(history) = window().history() else {
+            return;
+        };
         let done = if push && !self.shown_fragment.is_empty() {
             history.push_state_with_url(&JsValue::NULL, "", Some(&fragment))
         } else {
@@ -318,28 +379,33 @@ impl App {
     }
 }
 
-fn listeners(ctx: &Context<App>) -> Vec<Closure<dyn FnMut(web_sys::Event)>> {
+fn listeners(ctx: &Context<App>) -> Vec<Closure<dyn FnMut(Event)>> {
     let key = ctx.link().callback(Msg::Key);
     let popped = ctx.link().callback(|()| Msg::Popped);
     let dropped = ctx.link().callback(Msg::Do);
     let redraw = ctx.link().callback(|()| Msg::Redraw);
-    let on_key = Closure::<dyn FnMut(web_sys::Event)>::new(move |e: web_sys::Event| {
+    let on_key = Closure::<dyn FnMut(Event)>::new(move |e: Event| {
         if let Ok(e) = e.dyn_into::<KeyboardEvent>() {
             key.emit(e);
         }
     });
-    let on_pop = Closure::<dyn FnMut(web_sys::Event)>::new(move |_| popped.emit(()));
-    let on_over = Closure::<dyn FnMut(web_sys::Event)>::new(|e: web_sys::Event| e.prevent_default());
-    let on_drop = Closure::<dyn FnMut(web_sys::Event)>::new(move |e: web_sys::Event| {
+    let on_pop = Closure::<dyn FnMut(Event)>::new(move |_| popped.emit(()));
+    let on_over = Closure::<dyn FnMut(Event)>::new(|e: Event| e.prevent_default());
+    let on_drop = Closure::<dyn FnMut(Event)>::new(move |e: Event| {
         e.prevent_default();
-        let file = e.dyn_into::<web_sys::DragEvent>().ok().and_then(|e| e.data_transfer()).and_then(|d| d.files()).and_then(|f| f.get(0));
+        let file = e
+            .dyn_into::<DragEvent>()
+            .ok()
+            .and_then(|e| e.data_transfer())
+            .and_then(|d| d.files())
+            .and_then(|f| f.get(0));
         if let Some(file) = file {
             form::read_image(&file, dropped.clone());
         }
     });
-    let on_theme = Closure::<dyn FnMut(web_sys::Event)>::new(move |_| redraw.emit(()));
+    let on_theme = Closure::<dyn FnMut(Event)>::new(move |_| redraw.emit(()));
     let window = window();
-    let add = |name: &str, closure: &Closure<dyn FnMut(web_sys::Event)>| {
+    let add = |name: &str, closure: &Closure<dyn FnMut(Event)>| {
         let _ = window.add_event_listener_with_callback(name, closure.as_ref().unchecked_ref());
     };
     add("keydown", &on_key);
@@ -353,22 +419,35 @@ fn listeners(ctx: &Context<App>) -> Vec<Closure<dyn FnMut(web_sys::Event)>> {
 }
 
 /// Gives focus once the next picture is there.
-fn focus_later(selector: &str) {
+fn focus_later(selector: &str, otherwise: &'static str) {
     let selector = selector.to_string();
     let closure = Closure::once_into_js(move || {
-        let found = window().document().and_then(|d| d.query_selector(&selector).ok().flatten());
+        let find = |s: &str| {
+            window()
+                .document()
+                .and_then(|d| d.query_selector(s).ok().flatten())
+        };
+        let found = find(&selector).or_else(|| find(otherwise));
         if let Some(element) = found.and_then(|e| e.dyn_into::<web_sys::HtmlElement>().ok()) {
             let _ = element.focus();
         }
     });
-    let _ = window().set_timeout_with_callback_and_timeout_and_arguments_0(closure.unchecked_ref(), 30);
+    let _ =
+        window().set_timeout_with_callback_and_timeout_and_arguments_0(closure.unchecked_ref(), 30);
 }
 
 fn download(name: &str, bytes: &[u8]) {
     let parts = js_sys::Array::of1(&js_sys::Uint8Array::from(bytes));
-    let Ok(blob) = web_sys::Blob::new_with_u8_array_sequence(&parts) else { return };
-    let Ok(url) = web_sys::Url::create_object_url_with_blob(&blob) else { return };
-    let anchor = window().document().and_then(|d| d.create_element("a").ok()).and_then(|a| a.dyn_into::<web_sys::HtmlAnchorElement>().ok());
+    let Ok(blob) = web_sys::Blob::new_with_u8_array_sequence(&parts) else {
+        return;
+    };
+    let Ok(url) = web_sys::Url::create_object_url_with_blob(&blob) else {
+        return;
+    };
+    let anchor = window()
+        .document()
+        .and_then(|d| d.create_element("a").ok())
+        .and_then(|a| a.dyn_into::<web_sys::HtmlAnchorElement>().ok());
     if let Some(anchor) = anchor {
         anchor.set_href(&url);
         anchor.set_download(name);
@@ -377,7 +456,8 @@ fn download(name: &str, bytes: &[u8]) {
     let revoke = Closure::once_into_js(move || {
         let _ = web_sys::Url::revoke_object_url(&url);
     });
-    let _ = window().set_timeout_with_callback_and_timeout_and_arguments_0(revoke.unchecked_ref(), 60_000);
+    let _ = window()
+        .set_timeout_with_callback_and_timeout_and_arguments_0(revoke.unchecked_ref(), 60_000);
 }
 
 fn storage() -> Option<web_sys::Storage> {
@@ -386,7 +466,10 @@ fn storage() -> Option<web_sys::Storage> {
 
 /// Small things the page remembers; blocked storage only means that it does not.
 fn stored(key: &str) -> Option<String> {
-    storage()?.get_item(&format!("fsglass.{key}")).ok().flatten()
+    storage()?
+        .get_item(&format!("fsglass.{key}"))
+        .ok()
+        .flatten()
 }
 
 fn store(key: &str, value: &str) {
@@ -405,12 +488,14 @@ impl Drop for App {
 }
 
 /// A panic of the page itself: say so where the person looks, and keep what is on the screen.
-fn panicked(info: &std::panic::PanicHookInfo<'_>) {
-    console_error_panic_hook::hook(info);
-    let note = window().document().and_then(|d| d.get_element_by_id("page-note"));
+fn panicked(panic: &std::panic::PanicHookInfo<'_>) {
+    console_error_panic_hook::hook(panic);
+    let note = window()
+        .document()
+        .and_then(|d| d.get_element_by_id("page-note"));
     if let Some(note) = note {
         note.set_text_content(Some(&format!(
-            "The page failed: {info}. Please report this with the link in the address bar; reload to go on."
+            "The page failed: {panic}. Please report this with the link in the address bar; reload to go on."
         )));
         let _ = note.remove_attribute("hidden");
     }
@@ -420,6 +505,8 @@ fn panicked(info: &std::panic::PanicHookInfo<'_>) {
 fn main() {
     std::panic::set_hook(Box::new(panicked));
     let document = window().document().expect("a window has a document");
-    let target = document.get_element_by_id("app").expect("index.html has #app");
+    let target = document
+        .get_element_by_id("app")
+        .expect("index.html has #app");
     yew::Renderer::<App>::with_root(target).render();
 }

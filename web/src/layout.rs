@@ -46,13 +46,22 @@ pub fn fold(role: &[u8], durability: &[u8]) -> Vec<Run> {
         let d = if r == 0 { 0 } else { d };
         match runs.last_mut() {
             Some(run) if run.role == r && run.durability == d => run.len += 1,
-            _ => runs.push(Run { start: i as u32, len: 1, role: r, durability: d }),
+            _ => runs.push(Run {
+                start: i as u32,
+                len: 1,
+                role: r,
+                durability: d,
+            }),
         }
     }
     let mut out = Vec::with_capacity(runs.len());
     for run in runs {
         if run.len <= SINGLE_MAX && run.role != 0 {
-            out.extend((0..run.len).map(|i| Run { start: run.start + i, len: 1, ..run }));
+            out.extend((0..run.len).map(|i| Run {
+                start: run.start + i,
+                len: 1,
+                ..run
+            }));
         } else {
             out.push(run);
         }
@@ -67,7 +76,11 @@ pub fn flow(runs: &[Run], width: f64, cell: f64, gap: f64, pitch: f64, top: f64)
     let mut out: Vec<Rect> = Vec::with_capacity(runs.len());
     let mut row = 0;
     for (i, run) in runs.iter().enumerate() {
-        let w = if run.len == 1 { cell } else { cell * (1.0 + 0.75 * f64::from(run.len).log2()) };
+        let w = if run.len == 1 {
+            cell
+        } else {
+            cell * (1.0 + 0.75 * f64::from(run.len).log2())
+        };
         let w = w.min(width);
         if x > 0.0 && x + w > width {
             justify(&mut out[row..], &runs[row..i], width);
@@ -85,7 +98,12 @@ pub fn flow(runs: &[Run], width: f64, cell: f64, gap: f64, pitch: f64, top: f64)
 fn justify(rects: &mut [Rect], runs: &[Run], width: f64) {
     let Some(last) = rects.last() else { return };
     let spare = width - last.x - last.w;
-    let long: f64 = rects.iter().zip(runs).filter(|(_, run)| run.len > 1).map(|(r, _)| r.w).sum();
+    let long: f64 = rects
+        .iter()
+        .zip(runs)
+        .filter(|(_, run)| run.len > 1)
+        .map(|(r, _)| r.w)
+        .sum();
     if long <= 0.0 || spare <= 0.0 {
         return;
     }
@@ -115,7 +133,12 @@ pub fn tiles(count: usize, width: f64, height: f64) -> (usize, f64, f64) {
 }
 
 /// The tile under a point.
-pub fn tile_at(count: usize, (columns, tile_w, tile_h): (usize, f64, f64), x: f64, y: f64) -> Option<usize> {
+pub fn tile_at(
+    count: usize,
+    (columns, tile_w, tile_h): (usize, f64, f64),
+    x: f64,
+    y: f64,
+) -> Option<usize> {
     let column = (x / (tile_w + 2.0)) as usize;
     let row = (y / (tile_h + 3.0)) as usize;
     let tile = row * columns + column;
@@ -163,7 +186,11 @@ pub fn heat_step(count: u32, most: u32) -> usize {
 pub fn axis_step(span: f64, most: f64) -> f64 {
     let rough = (span / most.max(1.0)).max(1e-12);
     let power = 10f64.powf(rough.log10().floor());
-    [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * power).find(|s| *s >= rough).unwrap_or(10.0 * power)
+    [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|m| m * power)
+        .find(|s| *s >= rough)
+        .unwrap_or(10.0 * power)
 }
 
 #[cfg(test)]
@@ -176,7 +203,10 @@ mod tests {
         let durability = [0, 0, 0, 0, 0, 0, 1, 0, 5, 3, 3, 3, 3];
         let runs = fold(&role, &durability);
         assert_eq!(runs.iter().map(|r| r.len).sum::<u32>(), 13);
-        assert_eq!(runs.iter().map(|r| r.start).collect::<Vec<_>>(), [0, 5, 6, 7, 9]);
+        assert_eq!(
+            runs.iter().map(|r| r.start).collect::<Vec<_>>(),
+            [0, 5, 6, 7, 9]
+        );
         let rects = flow(&runs, 120.0, 20.0, 3.0, 40.0, 0.0);
         assert!(rects.iter().all(|r| r.x + r.w <= 120.0 + 1e-9));
         for (a, b) in rects.iter().zip(&rects[1..]) {
@@ -186,9 +216,16 @@ mod tests {
 
     #[test]
     fn tiles_fit_and_are_found() {
-        for (count, w, h) in [(1, 400.0, 300.0), (1_192, 800.0, 330.0), (2_048, 500.0, 300.0)] {
+        for (count, w, h) in [
+            (1, 400.0, 300.0),
+            (1_192, 800.0, 330.0),
+            (2_048, 500.0, 300.0),
+        ] {
             let layout = tiles(count, w, h);
-            assert!(count.div_ceil(layout.0) as f64 * (layout.2 + 3.0) <= h, "{count} tiles: {layout:?}");
+            assert!(
+                count.div_ceil(layout.0) as f64 * (layout.2 + 3.0) <= h,
+                "{count} tiles: {layout:?}"
+            );
             for tile in [0, count / 2, count - 1] {
                 let x = (tile % layout.0) as f64 * (layout.1 + 2.0) + 1.0;
                 let y = (tile / layout.0) as f64 * (layout.2 + 3.0) + 1.0;

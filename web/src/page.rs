@@ -5,12 +5,12 @@ use fsglass_web::state::store::{Action, Engine, Field, Panel, State, Ui};
 use fsglass_web::state::text::{count, instant, instant_short};
 use yew::prelude::*;
 
+use crate::form;
 use crate::views::{self, crash, Scope};
 use crate::widgets::{dialogs, icons, transport, value_of};
-use crate::form;
 
 /// Everything.
-pub fn view(scope: Scope<'_>, href: &str) -> Html {
+pub(crate) fn view(scope: Scope<'_>, href: &str) -> Html {
     let state = scope.state;
     let class = match state.ui {
         Ui::Story => "app",
@@ -39,8 +39,10 @@ fn top(scope: Scope<'_>) -> Html {
         let send = scope.send.clone();
         Callback::from(move |e: InputEvent| send.emit(Action::Edit(Field::Title, value_of(&e))))
     };
-    let button = |act: Act, words: &'static str, wide: bool| html! {
-        <button class={classes!("quiet", wide.then_some("wide"))} data-act={act.name()} title={act.words()} onclick={scope.on(Action::Act(act))}>{ words }</button>
+    let button = |act: Act, words: &'static str, wide: bool| {
+        html! {
+            <button class={classes!("quiet", wide.then_some("wide"))} data-act={act.name()} title={act.words()} onclick={scope.on(Action::Act(act))}>{ words }</button>
+        }
     };
     html! {
         <header class="top">
@@ -146,17 +148,26 @@ fn why(scope: Scope<'_>) -> Callback<MouseEvent> {
     Callback::from(move |_| {
         send.emit(Action::Act(Act::Bench));
         send.emit(Action::Seek(0));
-        send.emit(Action::SetMode(Panel::Heat, fsglass_web::state::store::Mode::Log));
+        send.emit(Action::SetMode(
+            Panel::Heat,
+            fsglass_web::state::store::Mode::Log,
+        ));
     })
 }
 
 fn eyebrow(state: &State) -> String {
-    let mount = if state.draft.mount.trim().is_empty() { "default mount options".into() } else { format!("-o {}", state.draft.mount) };
+    let mount = if state.draft.mount.trim().is_empty() {
+        "default mount options".into()
+    } else {
+        format!("-o {}", state.draft.mount)
+    };
     format!("ext4, {mount}, at {}", instant_short(state.at_ns))
 }
 
 fn before(state: &State) -> Html {
-    let Some(tree) = &state.view.tree else { return html! { <>{ "The disk is being made." }</> } };
+    let Some(tree) = &state.view.tree else {
+        return html! { <>{ "The disk is being made." }</> };
+    };
     let files = tree.iter().filter(|r| r.kind == "-").take(6).map(|row| {
         let name = row.path.trim_start_matches('/').to_string();
         html! { <>{ " " }<code>{ name }</code>{ ": " }{ row.why.trim_end_matches('.').to_string() }{ "." }</> }
@@ -197,7 +208,9 @@ fn bench(scope: Scope<'_>) -> Html {
     let state = scope.state;
     let slot = |i: usize| views::panel(scope, state.slots[i], Some(i), &format!("slot-{i}"));
     let centre = match state.full {
-        Some(panel) => html! { <div class="centre one">{ views::panel(scope, panel, None, "tab") }</div> },
+        Some(panel) => {
+            html! { <div class="centre one">{ views::panel(scope, panel, None, "tab") }</div> }
+        }
         None => html! { <div class="centre">{ slot(0) }{ slot(1) }{ slot(2) }</div> },
     };
     html! {
@@ -233,10 +246,26 @@ fn bench(scope: Scope<'_>) -> Html {
 fn mini(scope: Scope<'_>, href: &str) -> Html {
     let state = scope.state;
     let fragment = state.recipe().fragment();
-    let base = href.split(['#', '?']).next().unwrap_or(href).trim_end_matches("index.html").trim_end_matches('/');
-    let full = format!("{}#{fragment}", base.trim_end_matches("/e").to_string() + "/");
-    let caption = if state.caption.is_empty() { &state.draft.title } else { &state.caption };
-    let second = if state.crash.is_some() { Panel::Crash } else { state.slots[1] };
+    let base = href
+        .split(['#', '?'])
+        .next()
+        .unwrap_or(href)
+        .trim_end_matches("index.html")
+        .trim_end_matches('/');
+    let full = format!(
+        "{}#{fragment}",
+        base.trim_end_matches("/e").to_string() + "/"
+    );
+    let caption = if state.caption.is_empty() {
+        &state.draft.title
+    } else {
+        &state.caption
+    };
+    let second = if state.crash.is_some() {
+        Panel::Crash
+    } else {
+        state.slots[1]
+    };
     html! {
         <>
             <p class="caption">{ prose(caption) }</p>

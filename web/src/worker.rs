@@ -16,10 +16,22 @@ fn main() {
     let scope: DedicatedWorkerGlobalScope = js_sys::global().unchecked_into();
     let out = scope.clone();
     let onmessage = Closure::<dyn FnMut(MessageEvent)>::new(move |e: MessageEvent| {
-        let Ok(question) = serde_wasm_bindgen::from_value::<Question>(e.data()) else { return };
-        post(&out, question.id, Answer::Refused("this build has no engine session yet".into()));
+        let Ok(question) = serde_wasm_bindgen::from_value::<Question>(e.data()) else {
+            return;
+        };
+        post(
+            &out,
+            question.id,
+            Answer::Refused("this build has no engine session yet".into()),
+        );
     });
     scope.set_onmessage(Some(onmessage.as_ref().unchecked_ref()));
     onmessage.forget();
-    post(&scope, 0, Answer::Hello { version: env!("CARGO_PKG_VERSION").into() });
+    post(
+        &scope,
+        0,
+        Answer::Hello {
+            version: env!("CARGO_PKG_VERSION").into(),
+        },
+    );
 }

@@ -63,7 +63,11 @@ fn is_banned(line: &[char], column: usize, word: &str, path: &str) -> bool {
     let before: String = line[..column].iter().collect();
     let after: String = line[column + word.chars().count()..].iter().collect();
     if BANNED.contains(&word) {
-        let foreign = before.ends_with('.') || before.ends_with("::") || after.starts_with("::");
+        // `data-act` is an attribute in HTML.
+        let foreign = before.ends_with('.')
+            || before.ends_with("::")
+            || after.starts_with("::")
+            || after.starts_with('-');
         return !foreign;
     }
     // In the file systems a handle is JBD2's, and its functions may say so.

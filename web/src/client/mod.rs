@@ -10,7 +10,7 @@ use web_sys::{ErrorEvent, MessageEvent, Worker, WorkerOptions, WorkerType};
 use yew::Callback;
 
 /// What comes back.
-pub enum News {
+pub(crate) enum News {
     /// An answer.
     Answer(Answer),
     /// The worker could not be started, or died.
@@ -18,7 +18,7 @@ pub enum News {
 }
 
 /// The line.
-pub struct Link {
+pub(crate) struct Link {
     worker: Worker,
     next_id: RefCell<u32>,
     frame: Rc<RefCell<FrameLine>>,
@@ -35,7 +35,7 @@ struct FrameLine {
 
 impl Link {
     /// Starts the worker that lies beside the page.
-    pub fn start(base: &str, news: Callback<News>) -> Result<Self, String> {
+    pub(crate) fn start(base: &str, news: &Callback<News>) -> Result<Self, String> {
         let options = WorkerOptions::new();
         options.set_type(WorkerType::Module);
         options.set_name("fsglass engine");
@@ -54,23 +54,36 @@ impl Link {
                         drop(line);
                         news.emit(News::Answer(reply.answer));
                     }
-                    Err(e) => news.emit(News::Died(format!("an answer of the worker could not be read: {e}"))),
+                    Err(e) => news.emit(News::Died(format!(
+                        "an answer of the worker could not be read: {e}"
+                    ))),
                 }
             })
         };
         let onerror = {
             let news = news.clone();
             Closure::<dyn FnMut(ErrorEvent)>::new(move |e: ErrorEvent| {
-                news.emit(News::Died(format!("{} ({}:{})", e.message(), e.filename(), e.lineno())));
+                news.emit(News::Died(format!(
+                    "{} ({}:{})",
+                    e.message(),
+                    e.filename(),
+                    e.lineno()
+                )));
             })
         };
         worker.set_onmessage(Some(onmessage.as_ref().unchecked_ref()));
         worker.set_onerror(Some(onerror.as_ref().unchecked_ref()));
-        Ok(Self { worker, next_id: RefCell::new(1), frame, _onmessage: onmessage, _onerror: onerror })
+        Ok(Self {
+            worker,
+            next_id: RefCell::new(1),
+            frame,
+            _onmessage: onmessage,
+            _onerror: onerror,
+        })
     }
 
     /// Asks anything but a frame.
-    pub fn ask(&self, ask: Ask) {
+    pub(crate) fn ask(&self, ask: Ask) {
         if matches!(ask, Ask::Load(_) | Ask::LoadImage { .. }) {
             // Frames of the run before are no longer wanted, and the first of the new one must be asked for.
             *self.frame.borrow_mut() = FrameLine::default();
@@ -86,13 +99,15 @@ impl Link {
             Ok(value) => {
                 let _ = self.worker.post_message(&value);
             }
-            Err(e) => web_sys::console::error_1(&format!("a question could not be sent: {e}").into()),
+            Err(e) => {
+                web_sys::console::error_1(&format!("a question could not be sent: {e}").into())
+            }
         }
         id
     }
 
     /// Asks for a frame unless one is on its way or the same was asked for last.
-    pub fn want(&self, ask: FrameAsk) {
+    pub(crate) fn want(&self, ask: FrameAsk) {
         let mut line = self.frame.borrow_mut();
         if line.in_flight.is_some() || line.last.as_ref() == Some(&ask) {
             return;
@@ -102,18 +117,18 @@ impl Link {
     }
 
     /// Whether this wish is answered or on its way already.
-    pub fn is_fresh(&self, ask: &FrameAsk) -> bool {
+    pub(crate) fn is_fresh(&self, ask: &FrameAsk) -> bool {
         let line = self.frame.borrow();
         line.in_flight.is_some() || line.last.as_ref() == Some(ask)
     }
 
     /// Something changed in the engine: the same instant may look different now.
-    pub fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.frame.borrow_mut().last = None;
     }
 
     /// Ends the worker.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.worker.terminate();
     }
 }

@@ -12,11 +12,11 @@ use super::{Pen, Tokens};
 
 /// What draws. Two painters are the same when their stamps are.
 #[derive(Clone)]
-pub struct Painter {
+pub(crate) struct Painter {
     /// Changes whenever the picture does.
-    pub stamp: String,
+    pub(crate) stamp: String,
     /// Draws it.
-    pub paint: Rc<dyn Fn(&Pen<'_>)>,
+    pub(crate) paint: Rc<dyn Fn(&Pen<'_>)>,
 }
 
 impl PartialEq for Painter {
@@ -27,53 +27,53 @@ impl PartialEq for Painter {
 
 /// A point on a figure, CSS px, with the figure's size.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Point {
+pub(crate) struct Point {
     /// From the left.
-    pub x: f64,
+    pub(crate) x: f64,
     /// From the top.
-    pub y: f64,
+    pub(crate) y: f64,
     /// Width of the figure.
-    pub w: f64,
+    pub(crate) w: f64,
     /// Height of the figure.
-    pub h: f64,
+    pub(crate) h: f64,
     /// Button held (a drag).
-    pub down: bool,
+    pub(crate) down: bool,
     /// Second click.
-    pub double: bool,
+    pub(crate) double: bool,
 }
 
 /// Properties of a figure.
 #[derive(Properties, PartialEq)]
-pub struct Props {
+pub(crate) struct Props {
     /// Accessible name.
-    pub label: AttrValue,
+    pub(crate) label: AttrValue,
     /// Painter.
-    pub painter: Painter,
+    pub(crate) painter: Painter,
     /// Click or tap.
     #[prop_or_default]
-    pub onpick: Callback<Point>,
+    pub(crate) onpick: Callback<Point>,
     /// Pointer moves; `None` when it leaves.
     #[prop_or_default]
-    pub onhover: Callback<Option<Point>>,
+    pub(crate) onhover: Callback<Option<Point>>,
     /// Keys while the figure has focus.
     #[prop_or_default]
-    pub onkey: Callback<KeyboardEvent>,
+    pub(crate) onkey: Callback<KeyboardEvent>,
     /// Role for assistive technology.
     #[prop_or(AttrValue::Static("img"))]
-    pub role: AttrValue,
+    pub(crate) role: AttrValue,
     /// Stable name for tests.
     #[prop_or_default]
-    pub act: AttrValue,
+    pub(crate) act: AttrValue,
     /// Value for a slider.
     #[prop_or_default]
-    pub value: AttrValue,
+    pub(crate) value: AttrValue,
 }
 
 type Watch = (ResizeObserver, Closure<dyn FnMut()>);
 
 /// See the module.
 #[component]
-pub fn Figure(props: &Props) -> Html {
+pub(crate) fn Figure(props: &Props) -> Html {
     let node = use_node_ref();
     let size = use_state(|| (0.0, 0.0));
     {
@@ -138,9 +138,21 @@ pub fn Figure(props: &Props) -> Html {
 }
 
 fn point(e: &MouseEvent, down: bool, double: bool) -> Point {
-    let rect = e.target().and_then(|t| t.dyn_into::<HtmlCanvasElement>().ok()).map(|c| c.get_bounding_client_rect());
-    let (left, top, w, h) = rect.map_or((0.0, 0.0, 1.0, 1.0), |r| (r.left(), r.top(), r.width(), r.height()));
-    Point { x: f64::from(e.client_x()) - left, y: f64::from(e.client_y()) - top, w, h, down, double }
+    let rect = e
+        .target()
+        .and_then(|t| t.dyn_into::<HtmlCanvasElement>().ok())
+        .map(|c| c.get_bounding_client_rect());
+    let (left, top, w, h) = rect.map_or((0.0, 0.0, 1.0, 1.0), |r| {
+        (r.left(), r.top(), r.width(), r.height())
+    });
+    Point {
+        x: f64::from(e.client_x()) - left,
+        y: f64::from(e.client_y()) - top,
+        w,
+        h,
+        down,
+        double,
+    }
 }
 
 fn draw(canvas: &HtmlCanvasElement, (w, h): (f64, f64), painter: &Painter) {
@@ -153,11 +165,20 @@ fn draw(canvas: &HtmlCanvasElement, (w, h): (f64, f64), painter: &Painter) {
         canvas.set_width(pw);
         canvas.set_height(ph);
     }
-    let Ok(Some(context)) = canvas.get_context("2d") else { return };
-    let Ok(ctx) = context.dyn_into::<CanvasRenderingContext2d>() else { return };
+    let Ok(Some(context)) = canvas.get_context("2d") else {
+        return;
+    };
+    let Ok(ctx) = context.dyn_into::<CanvasRenderingContext2d>() else {
+        return;
+    };
     let _ = ctx.set_transform(ratio, 0.0, 0.0, ratio, 0.0, 0.0);
     let tokens = Tokens::read();
-    let pen = Pen { ctx: &ctx, w, h, t: &tokens };
+    let pen = Pen {
+        ctx: &ctx,
+        w,
+        h,
+        t: &tokens,
+    };
     pen.clear();
     (painter.paint)(&pen);
 }

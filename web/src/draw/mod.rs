@@ -1,9 +1,9 @@
 //! Canvas primitives: tokens from the style sheet, crisp lines, hatches, and the one component that owns a canvas.
 
-pub mod figure;
-pub mod pen;
-pub mod tokens;
+pub(crate) mod figure;
+pub(crate) mod pen;
+pub(crate) mod tokens;
 
-pub use figure::{Figure, Painter};
-pub use pen::Pen;
-pub use tokens::Tokens;
+pub(crate) use figure::{Figure, Painter};
+pub(crate) use pen::Pen;
+pub(crate) use tokens::Tokens;

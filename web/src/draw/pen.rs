@@ -5,24 +5,20 @@ use web_sys::CanvasRenderingContext2d;
 use super::Tokens;
 
 /// Roles, as indices of `protocol::ROLES`.
-pub mod role {
-    /// Superblock, descriptors.
-    pub const FIXED: usize = 1;
+pub(crate) mod role {
     /// Bitmaps.
-    pub const BITMAP: usize = 2;
+    pub(crate) const BITMAP: usize = 2;
     /// Inode table.
-    pub const ITABLE: usize = 3;
+    pub(crate) const ITABLE: usize = 3;
     /// Directories, indices.
-    pub const TREE: usize = 4;
+    pub(crate) const TREE: usize = 4;
     /// Journal.
-    pub const JOURNAL: usize = 5;
-    /// File data.
-    pub const DATA: usize = 6;
+    pub(crate) const JOURNAL: usize = 5;
 }
 
 /// Where text sits at its point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
+pub(crate) enum Align {
     /// Starts there.
     Start,
     /// Centred.
@@ -31,51 +27,67 @@ pub enum Align {
     End,
 }
 
+/// A face and its size, CSS px.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Face {
+    /// Interface and labels.
+    Sans(f64),
+    /// Numbers and code.
+    Mono(f64),
+    /// Titles.
+    Serif(f64),
+}
+
 /// A canvas of a size, and the theme.
-pub struct Pen<'a> {
+pub(crate) struct Pen<'a> {
     /// The canvas.
-    pub ctx: &'a CanvasRenderingContext2d,
+    pub(crate) ctx: &'a CanvasRenderingContext2d,
     /// Width, CSS px.
-    pub w: f64,
+    pub(crate) w: f64,
     /// Height, CSS px.
-    pub h: f64,
+    pub(crate) h: f64,
     /// Theme.
-    pub t: &'a Tokens,
+    pub(crate) t: &'a Tokens,
 }
 
 impl Pen<'_> {
     /// Fills the whole with paper.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.fill(&self.t.ground);
         self.ctx.fill_rect(0.0, 0.0, self.w, self.h);
     }
 
     /// Sets the fill.
-    pub fn fill(&self, colour: &str) {
+    pub(crate) fn fill(&self, colour: &str) {
         self.ctx.set_fill_style_str(colour);
     }
 
     /// Sets the stroke.
-    pub fn stroke(&self, colour: &str, width: f64) {
+    pub(crate) fn stroke(&self, colour: &str, width: f64) {
         self.ctx.set_stroke_style_str(colour);
         self.ctx.set_line_width(width * self.t.stroke);
     }
 
     /// A filled rectangle.
-    pub fn rect(&self, x: f64, y: f64, w: f64, h: f64, colour: &str) {
+    pub(crate) fn rect(&self, x: f64, y: f64, w: f64, h: f64, colour: &str) {
         self.fill(colour);
         self.ctx.fill_rect(x, y, w, h);
     }
 
     /// A rectangle's outline, inside its bounds.
-    pub fn frame(&self, x: f64, y: f64, w: f64, h: f64, colour: &str, width: f64) {
+    pub(crate) fn frame(&self, x: f64, y: f64, w: f64, h: f64, colour: &str, width: f64) {
         self.stroke(colour, width);
         let half = width * self.t.stroke / 2.0;
-        self.ctx.stroke_rect(x + half, y + half, (w - 2.0 * half).max(0.0), (h - 2.0 * half).max(0.0));
+        self.ctx.stroke_rect(
+            x + half,
+            y + half,
+            (w - 2.0 * half).max(0.0),
+            (h - 2.0 * half).max(0.0),
+        );
     }
 
     /// A line.
-    pub fn line(&self, x0: f64, y0: f64, x1: f64, y1: f64, colour: &str, width: f64) {
+    pub(crate) fn line(&self, x0: f64, y0: f64, x1: f64, y1: f64, colour: &str, width: f64) {
         self.stroke(colour, width);
         self.ctx.begin_path();
         self.ctx.move_to(x0, y0);
@@ -84,7 +96,7 @@ impl Pen<'_> {
     }
 
     /// Dashes for what is stroked next; an empty slice for none.
-    pub fn dash(&self, pattern: &[f64]) {
+    pub(crate) fn dash(&self, pattern: &[f64]) {
         let list = js_sys::Array::new();
         for part in pattern {
             list.push(&(*part).into());
@@ -92,10 +104,20 @@ impl Pen<'_> {
         let _ = self.ctx.set_line_dash(&list);
     }
 
-    /// Text; `face` is `&t.sans`, `&t.mono` or `&t.serif`.
-    pub fn text(&self, x: f64, y: f64, words: &str, colour: &str, size: f64, face: &str, align: Align) {
+    fn set_face(&self, face: Face) {
+        let (size, family) = match face {
+            Face::Sans(size) => (size, &self.t.sans),
+            Face::Mono(size) => (size, &self.t.mono),
+            Face::Serif(size) => (size, &self.t.serif),
+        };
+        self.ctx
+            .set_font(&format!("{}px {family}", size * self.t.scale));
+    }
+
+    /// Text on its baseline.
+    pub(crate) fn text(&self, x: f64, y: f64, words: &str, colour: &str, face: Face, align: Align) {
         self.fill(colour);
-        self.ctx.set_font(&format!("{}px {face}", size * self.t.scale));
+        self.set_face(face);
         self.ctx.set_text_align(match align {
             Align::Start => "left",
             Align::Middle => "center",
@@ -104,14 +126,19 @@ impl Pen<'_> {
         let _ = self.ctx.fill_text(words, x, y);
     }
 
-    /// Width of text in the interface face.
-    pub fn width(&self, words: &str, size: f64, face: &str) -> f64 {
-        self.ctx.set_font(&format!("{}px {face}", size * self.t.scale));
+    /// A note in the second ink.
+    pub(crate) fn note(&self, x: f64, y: f64, words: &str, align: Align) {
+        self.text(x, y, words, &self.t.ink_2, Face::Sans(12.0), align);
+    }
+
+    /// Width of text.
+    pub(crate) fn width(&self, words: &str, face: Face) -> f64 {
+        self.set_face(face);
         self.ctx.measure_text(words).map_or(0.0, |m| m.width())
     }
 
     /// One block or run: role by fill and hatch, durability by edge and corner.
-    pub fn cell(&self, x: f64, y: f64, w: f64, h: f64, role: usize, durability: u8) {
+    pub(crate) fn cell(&self, x: f64, y: f64, w: f64, h: f64, role: usize, durability: u8) {
         let colour = &self.t.role[role.min(6)];
         if role == 0 {
             self.rect(x + w / 2.0 - 0.5, y + h / 2.0 - 0.5, 1.0, 1.0, colour);
@@ -175,7 +202,7 @@ impl Pen<'_> {
     }
 
     /// The hatch of a role over its fill, where there is room for one.
-    pub fn hatch(&self, x: f64, y: f64, w: f64, h: f64, role: usize) {
+    pub(crate) fn hatch(&self, x: f64, y: f64, w: f64, h: f64, role: usize) {
         if w < 7.0 || h < 7.0 || !matches!(role, role::BITMAP..=role::JOURNAL) {
             return;
         }

@@ -2,48 +2,51 @@
 
 /// Colours of the theme in force.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tokens {
+pub(crate) struct Tokens {
     /// Paper.
-    pub ground: String,
+    pub(crate) ground: String,
     /// Raised paper.
-    pub raised: String,
+    pub(crate) raised: String,
     /// Text.
-    pub ink: String,
+    pub(crate) ink: String,
     /// Second text.
-    pub ink_2: String,
+    pub(crate) ink_2: String,
     /// Third text.
-    pub ink_3: String,
+    pub(crate) ink_3: String,
     /// Hairline.
-    pub rule: String,
+    pub(crate) rule: String,
     /// Control border, axis.
-    pub rule_strong: String,
+    pub(crate) rule_strong: String,
     /// Focus.
-    pub focus: String,
+    pub(crate) focus: String,
     /// Loss or corruption.
-    pub alert: String,
+    pub(crate) alert: String,
     /// Fill per role.
-    pub role: [String; 7],
+    pub(crate) role: [String; 7],
     /// Text on the fill per role.
-    pub on: [String; 7],
+    pub(crate) on: [String; 7],
     /// Heat ramp, empty to many.
-    pub heat: [String; 6],
+    pub(crate) heat: [String; 6],
     /// Stroke factor.
-    pub stroke: f64,
+    pub(crate) stroke: f64,
     /// Type factor.
-    pub scale: f64,
+    pub(crate) scale: f64,
     /// Interface face.
-    pub sans: String,
+    pub(crate) sans: String,
     /// Face of numbers.
-    pub mono: String,
+    pub(crate) mono: String,
     /// Face of titles.
-    pub serif: String,
+    pub(crate) serif: String,
 }
 
 impl Tokens {
     /// Reads the style sheet.
-    pub fn read() -> Self {
+    pub(crate) fn read() -> Self {
         let window = web_sys::window().expect("the page has a window");
-        let root = window.document().and_then(|d| d.document_element()).expect("a document has a root");
+        let root = window
+            .document()
+            .and_then(|d| d.document_element())
+            .expect("a document has a root");
         let style = window.get_computed_style(&root).ok().flatten();
         let get = |name: &str| {
             style
@@ -52,7 +55,10 @@ impl Tokens {
                 .map(|v| v.trim().to_string())
                 .unwrap_or_default()
         };
-        let font_px: f64 = get("font-size").trim_end_matches("px").parse().unwrap_or(16.0);
+        let font_px: f64 = get("font-size")
+            .trim_end_matches("px")
+            .parse()
+            .unwrap_or(16.0);
         Self {
             ground: get("--ground"),
             raised: get("--raised"),
@@ -63,10 +69,30 @@ impl Tokens {
             rule_strong: get("--rule-strong"),
             focus: get("--focus"),
             alert: get("--alert"),
-            role: ["--free", "--fixed", "--bitmap", "--itable", "--tree", "--journal", "--data"].map(get),
-            on: ["--ink-3", "--on-fixed", "--on-bitmap", "--on-itable", "--on-tree", "--on-journal", "--on-data"]
-                .map(get),
-            heat: ["--heat-0", "--heat-1", "--heat-2", "--heat-3", "--heat-4", "--heat-5"].map(get),
+            role: [
+                "--free",
+                "--fixed",
+                "--bitmap",
+                "--itable",
+                "--tree",
+                "--journal",
+                "--data",
+            ]
+            .map(get),
+            on: [
+                "--ink-3",
+                "--on-fixed",
+                "--on-bitmap",
+                "--on-itable",
+                "--on-tree",
+                "--on-journal",
+                "--on-data",
+            ]
+            .map(get),
+            heat: [
+                "--heat-0", "--heat-1", "--heat-2", "--heat-3", "--heat-4", "--heat-5",
+            ]
+            .map(get),
             stroke: get("--stroke").parse().unwrap_or(1.0),
             scale: font_px / 16.0,
             sans: get("--sans"),
@@ -76,9 +102,13 @@ impl Tokens {
     }
 
     /// `#RRGGBB` as numbers.
-    pub fn rgb(colour: &str) -> [u8; 3] {
+    pub(crate) fn rgb(colour: &str) -> [u8; 3] {
         let hex = colour.trim_start_matches('#');
-        let part = |i: usize| hex.get(i..i + 2).and_then(|h| u8::from_str_radix(h, 16).ok()).unwrap_or(0);
+        let part = |i: usize| {
+            hex.get(i..i + 2)
+                .and_then(|h| u8::from_str_radix(h, 16).ok())
+                .unwrap_or(0)
+        };
         [part(0), part(2), part(4)]
     }
 }

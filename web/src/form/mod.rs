@@ -23,7 +23,7 @@ const DEVICES: [(&str, &str); 6] = [
 const SIZES: [&str; 8] = ["16M", "64M", "128M", "1G", "8G", "149G", "200G", "16T"];
 
 /// The setup rail.
-pub fn view(scope: Scope<'_>) -> Html {
+pub(crate) fn view(scope: Scope<'_>) -> Html {
     let state = scope.state;
     html! {
         <form class="setup" aria-label="Setup" onsubmit={Callback::from(|e: SubmitEvent| e.prevent_default())}>
@@ -60,7 +60,7 @@ fn scene_list(scope: Scope<'_>) -> Html {
 }
 
 /// The scene's switches, also on the keys 1 to 3.
-pub fn switches(scope: Scope<'_>) -> Html {
+pub(crate) fn switches(scope: Scope<'_>) -> Html {
     if scope.state.switches.is_empty() {
         return html! {};
     }
@@ -82,7 +82,14 @@ fn edit(scope: Scope<'_>, field: Field) -> Callback<InputEvent> {
     Callback::from(move |e: InputEvent| send.emit(Action::Edit(field, value_of(&e))))
 }
 
-fn text(scope: Scope<'_>, field: Field, name: &'static str, act: &'static str, value: String, hint: &'static str) -> Html {
+fn text(
+    scope: Scope<'_>,
+    field: Field,
+    name: &'static str,
+    act: &'static str,
+    value: String,
+    hint: &'static str,
+) -> Html {
     html! {
         <label>{ name }<input type="text" class="mono" data-act={act} value={value} placeholder={hint} spellcheck="false" autocomplete="off"
             oninput={edit(scope, field)} /></label>
@@ -91,12 +98,20 @@ fn text(scope: Scope<'_>, field: Field, name: &'static str, act: &'static str, v
 
 fn device(scope: Scope<'_>) -> Html {
     let state = scope.state;
-    let (preset, rest) = state.draft.device.split_once(',').unwrap_or((&state.draft.device, ""));
+    let (preset, rest) = state
+        .draft
+        .device
+        .split_once(',')
+        .unwrap_or((&state.draft.device, ""));
     let pick = {
         let (send, rest) = (scope.send.clone(), rest.to_string());
         Callback::from(move |e: Event| {
             let preset = value_of(&e);
-            let value = if rest.is_empty() { preset } else { format!("{preset},{rest}") };
+            let value = if rest.is_empty() {
+                preset
+            } else {
+                format!("{preset},{rest}")
+            };
             send.emit(Action::Edit(Field::Device, value));
         })
     };
@@ -104,7 +119,11 @@ fn device(scope: Scope<'_>) -> Html {
         let (send, preset) = (scope.send.clone(), preset.to_string());
         Callback::from(move |e: InputEvent| {
             let rest = value_of(&e);
-            let value = if rest.trim().is_empty() { preset.clone() } else { format!("{preset},{rest}") };
+            let value = if rest.trim().is_empty() {
+                preset.clone()
+            } else {
+                format!("{preset},{rest}")
+            };
             send.emit(Action::Edit(Field::Device, value));
         })
     };
@@ -136,21 +155,52 @@ fn mkfs(scope: Scope<'_>) -> Html {
 
 /// Mount options with a list: key, choices (first is the default), one line of effect.
 const MOUNT: [(&str, &[&str], &str); 6] = [
-    ("data", &["ordered", "journal", "writeback"], "journal: data into the log first; turns off delayed allocation and O_DIRECT"),
-    ("barrier", &["1", "0"], "0: no flush before and after a commit"),
-    ("commit", &["5", "1", "30", "300"], "seconds between timed commits"),
-    ("delalloc", &["delalloc", "nodelalloc"], "nodelalloc: blocks are chosen at write()"),
-    ("auto_da_alloc", &["auto_da_alloc", "noauto_da_alloc"], "writes a replaced file out at the rename"),
-    ("init_itable", &["10", "0", "100", "noinit_itable"], "waits n times as long as it zeroed"),
+    (
+        "data",
+        &["ordered", "journal", "writeback"],
+        "journal: data into the log first; turns off delayed allocation and O_DIRECT",
+    ),
+    (
+        "barrier",
+        &["1", "0"],
+        "0: no flush before and after a commit",
+    ),
+    (
+        "commit",
+        &["5", "1", "30", "300"],
+        "seconds between timed commits",
+    ),
+    (
+        "delalloc",
+        &["delalloc", "nodelalloc"],
+        "nodelalloc: blocks are chosen at write()",
+    ),
+    (
+        "auto_da_alloc",
+        &["auto_da_alloc", "noauto_da_alloc"],
+        "writes a replaced file out at the rename",
+    ),
+    (
+        "init_itable",
+        &["10", "0", "100", "noinit_itable"],
+        "waits n times as long as it zeroed",
+    ),
 ];
 
 /// Value of an option in a mount string.
 fn option_of(mount: &str, key: &str, choices: &[&'static str]) -> &'static str {
     let given = |choice: &str| {
         let spelled = spell(key, choice);
-        mount.split(',').any(|o| o.trim() == spelled) || (key == "barrier" && choice == "0" && mount.split(',').any(|o| o.trim() == "nobarrier"))
+        mount.split(',').any(|o| o.trim() == spelled)
+            || (key == "barrier"
+                && choice == "0"
+                && mount.split(',').any(|o| o.trim() == "nobarrier"))
     };
-    choices.iter().copied().find(|c| given(c)).unwrap_or(choices[0])
+    choices
+        .iter()
+        .copied()
+        .find(|c| given(c))
+        .unwrap_or(choices[0])
 }
 
 /// How the kernel spells a choice.
@@ -167,8 +217,12 @@ fn with_option(mount: &str, key: &str, choice: &str, default: bool) -> String {
         let name = o.split('=').next().unwrap_or(o).trim_start_matches("no");
         name == key
     };
-    let mut out: Vec<String> =
-        mount.split(',').map(str::trim).filter(|o| !o.is_empty() && !same(o)).map(String::from).collect();
+    let mut out: Vec<String> = mount
+        .split(',')
+        .map(str::trim)
+        .filter(|o| !o.is_empty() && !same(o))
+        .map(String::from)
+        .collect();
     if !default {
         out.push(spell(key, choice));
     }
@@ -179,7 +233,12 @@ fn mount(scope: Scope<'_>) -> Html {
     let state = scope.state;
     let row = |(key, choices, effect): &(&'static str, &'static [&'static str], &'static str)| {
         let now = option_of(&state.draft.mount, key, choices);
-        let (send, mount, key, first) = (scope.send.clone(), state.draft.mount.clone(), *key, choices[0]);
+        let (send, mount, key, first) = (
+            scope.send.clone(),
+            state.draft.mount.clone(),
+            *key,
+            choices[0],
+        );
         let onchange = Callback::from(move |e: Event| {
             let choice = value_of(&e);
             let value = with_option(&mount, key, &choice, choice == first);
@@ -193,7 +252,11 @@ fn mount(scope: Scope<'_>) -> Html {
             </select></label>
         }
     };
-    let lines = state.loaded.as_ref().map(|l| format!("{}\n{}", l.mkfs_line, l.mount_line)).unwrap_or_default();
+    let lines = state
+        .loaded
+        .as_ref()
+        .map(|l| format!("{}\n{}", l.mkfs_line, l.mount_line))
+        .unwrap_or_default();
     html! {
         <>
             { for MOUNT.iter().map(row) }
@@ -234,7 +297,11 @@ fn problems(state: &State, path: &str) -> Html {
     let root = |p: &str| p.split('.').next().unwrap_or(p).to_string();
     let mine = state.problems.iter().filter(|p| {
         let root = root(&p.path);
-        if path.is_empty() { !FIELDS.contains(&root.as_str()) } else { root == path }
+        if path.is_empty() {
+            !FIELDS.contains(&root.as_str())
+        } else {
+            root == path
+        }
     });
     html! {
         { for mine.map(|p| html! {
@@ -244,7 +311,9 @@ fn problems(state: &State, path: &str) -> Html {
 }
 
 fn warnings(state: &State) -> Html {
-    let Some(loaded) = &state.loaded else { return html! {} };
+    let Some(loaded) = &state.loaded else {
+        return html! {};
+    };
     html! {
         <ul class="warnings" aria-label="Warnings">{ for loaded.warnings.iter().map(|w| html! { <li>{ w }</li> }) }</ul>
     }
@@ -254,12 +323,18 @@ fn image(scope: Scope<'_>) -> Html {
     let send = scope.send.clone();
     let onchange = Callback::from(move |e: Event| {
         use wasm_bindgen::JsCast;
-        let input = e.target().and_then(|t| t.dyn_into::<web_sys::HtmlInputElement>().ok());
+        let input = e
+            .target()
+            .and_then(|t| t.dyn_into::<web_sys::HtmlInputElement>().ok());
         if let Some(file) = input.and_then(|i| i.files()).and_then(|f| f.get(0)) {
             read_image(&file, send.clone());
         }
     });
-    let name = scope.state.image.as_ref().map(|(name, bytes_of)| format!("{name}, {}", bytes(bytes_of.len() as u64)));
+    let name = scope
+        .state
+        .image
+        .as_ref()
+        .map(|(name, bytes_of)| format!("{name}, {}", bytes(bytes_of.len() as u64)));
     html! {
         <div class="drop">
             { name.unwrap_or_else(|| "Or drop an ext4 image on the page. It never leaves the browser.".into()) }
@@ -269,17 +344,21 @@ fn image(scope: Scope<'_>) -> Html {
 }
 
 /// Reads a file that the person chose and loads it.
-pub fn read_image(file: &web_sys::File, send: Callback<Action>) {
+pub(crate) fn read_image(file: &web_sys::File, send: Callback<Action>) {
     use wasm_bindgen::closure::Closure;
     use wasm_bindgen::JsCast;
     /// More than this does not fit beside a run in a browser's memory.
     const IMAGE_MAX: f64 = 1_073_741_824.0;
     let name = file.name();
     if file.size() > IMAGE_MAX {
-        send.emit(Action::Say(format!("{name} has more than 1 GiB, which this page does not take.")));
+        send.emit(Action::Say(format!(
+            "{name} has more than 1 GiB, which this page does not take."
+        )));
         return;
     }
-    let Ok(reader) = web_sys::FileReader::new() else { return };
+    let Ok(reader) = web_sys::FileReader::new() else {
+        return;
+    };
     let shared = reader.clone();
     let onload = Closure::once_into_js(move || {
         if let Ok(result) = shared.result() {

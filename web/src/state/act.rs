@@ -102,56 +102,188 @@ const fn entry(
     other: &'static str,
     words: &'static str,
 ) -> Entry {
-    Entry { act, name, key, other, words }
+    Entry {
+        act,
+        name,
+        key,
+        other,
+        words,
+    }
 }
 
 /// All actions.
 pub const ENTRIES: &[Entry] = &[
     entry(Act::Play, "play", " ", "", "Play or pause"),
     entry(Act::Step(false), "step-back", "ArrowLeft", "", "Step back"),
-    entry(Act::Step(true), "step-forward", "ArrowRight", "", "Step forward"),
-    entry(Act::Commit(false), "commit-back", "Shift+ArrowLeft", "", "Previous commit"),
-    entry(Act::Commit(true), "commit-forward", "Shift+ArrowRight", "", "Next commit"),
+    entry(
+        Act::Step(true),
+        "step-forward",
+        "ArrowRight",
+        "",
+        "Step forward",
+    ),
+    entry(
+        Act::Commit(false),
+        "commit-back",
+        "Shift+ArrowLeft",
+        "",
+        "Previous commit",
+    ),
+    entry(
+        Act::Commit(true),
+        "commit-forward",
+        "Shift+ArrowRight",
+        "",
+        "Next commit",
+    ),
     entry(Act::Mark(false), "mark-back", "PageUp", "", "Previous mark"),
-    entry(Act::Mark(true), "mark-forward", "PageDown", ".", "Next mark"),
+    entry(
+        Act::Mark(true),
+        "mark-forward",
+        "PageDown",
+        ".",
+        "Next mark",
+    ),
     entry(Act::Start, "start", "Home", "", "To the start"),
     entry(Act::End, "end", "End", "", "To the end"),
     entry(Act::Speed(false), "slower", "<", "", "Three times slower"),
     entry(Act::Speed(true), "faster", ">", "", "Three times faster"),
     entry(Act::TypeTime, "type-time", "t", "", "Type a time"),
-    entry(Act::Goto, "goto", "g", "", "Go to a block, inode, path or transaction"),
+    entry(
+        Act::Goto,
+        "goto",
+        "g",
+        "",
+        "Go to a block, inode, path or transaction",
+    ),
     entry(Act::PullPlug, "crash", "c", "", "Pull the plug"),
-    entry(Act::Undo, "undo", "Backspace", "Ctrl+z", "Take the last action back"),
-    entry(Act::Recover(true), "recover-next", "r", "", "Recovery: next step"),
-    entry(Act::Recover(false), "recover-back", "Shift+R", "", "Recovery: previous step"),
-    entry(Act::Switch(0), "switch-1", "1", "", "First switch of the scene"),
-    entry(Act::Switch(1), "switch-2", "2", "", "Second switch of the scene"),
-    entry(Act::Switch(2), "switch-3", "3", "", "Third switch of the scene"),
+    entry(
+        Act::Undo,
+        "undo",
+        "Backspace",
+        "Ctrl+z",
+        "Take the last action back",
+    ),
+    entry(
+        Act::Recover(true),
+        "recover-next",
+        "r",
+        "",
+        "Recovery: next step",
+    ),
+    entry(
+        Act::Recover(false),
+        "recover-back",
+        "Shift+R",
+        "",
+        "Recovery: previous step",
+    ),
+    entry(
+        Act::Switch(0),
+        "switch-1",
+        "1",
+        "",
+        "First switch of the scene",
+    ),
+    entry(
+        Act::Switch(1),
+        "switch-2",
+        "2",
+        "",
+        "Second switch of the scene",
+    ),
+    entry(
+        Act::Switch(2),
+        "switch-3",
+        "3",
+        "",
+        "Third switch of the scene",
+    ),
     entry(Act::Panel(true), "panel-next", "F6", "", "Next panel"),
-    entry(Act::Panel(false), "panel-back", "Shift+F6", "", "Previous panel"),
+    entry(
+        Act::Panel(false),
+        "panel-back",
+        "Shift+F6",
+        "",
+        "Previous panel",
+    ),
     entry(Act::View, "view", "v", "", "Picture, Table or Log"),
     entry(Act::Describe, "describe", "d", "", "Describe the panel"),
     entry(Act::Speak, "speak", "n", "", "Speak the next event"),
-    entry(Act::Inspector, "inspector", "i", "", "Show or hide the inspector"),
-    entry(Act::Hex, "hex", "h", "", "Numbers in hexadecimal or decimal"),
+    entry(
+        Act::Inspector,
+        "inspector",
+        "i",
+        "",
+        "Show or hide the inspector",
+    ),
+    entry(
+        Act::Hex,
+        "hex",
+        "h",
+        "",
+        "Numbers in hexadecimal or decimal",
+    ),
     entry(Act::Projector, "projector", "p", "", "Projector theme"),
-    entry(Act::Theme, "theme", "", "", "Next theme: light, dark, projector, as the system"),
-    entry(Act::Run, "run", "Ctrl+Enter", "", "Run the experiment in the form"),
+    entry(
+        Act::Theme,
+        "theme",
+        "",
+        "",
+        "Next theme: light, dark, projector, as the system",
+    ),
+    entry(
+        Act::Run,
+        "run",
+        "Ctrl+Enter",
+        "",
+        "Run the experiment in the form",
+    ),
     entry(Act::Share, "share", "", "", "Share or embed"),
-    entry(Act::CopyLink, "copy-link", "Ctrl+Shift+C", "", "Copy the link"),
+    entry(
+        Act::CopyLink,
+        "copy-link",
+        "Ctrl+Shift+C",
+        "",
+        "Copy the link",
+    ),
     entry(Act::Save, "save", "Ctrl+s", "", "Save the disk image"),
     entry(Act::Help, "help", "?", "", "All keys"),
     entry(Act::Palette, "palette", "Ctrl+k", "", "All actions"),
     entry(Act::Close, "close", "Escape", "", "Close, or zoom out"),
     entry(Act::Zoom(true), "zoom-in", "+", "w", "Zoom into the map"),
-    entry(Act::Zoom(false), "zoom-out", "-", "s", "Zoom out of the map"),
+    entry(
+        Act::Zoom(false),
+        "zoom-out",
+        "-",
+        "s",
+        "Zoom out of the map",
+    ),
     entry(Act::Fit, "fit", "f", "", "Whole disk"),
     entry(Act::Unroll, "unroll", "u", "", "Journal as ring or strip"),
-    entry(Act::Exact, "exact", "x", "", "Map: every block, or runs folded"),
+    entry(
+        Act::Exact,
+        "exact",
+        "x",
+        "",
+        "Map: every block, or runs folded",
+    ),
     entry(Act::Tid(false), "tid-back", ",", "", "Previous transaction"),
     entry(Act::Tid(true), "tid-forward", ";", "", "Next transaction"),
-    entry(Act::LogAxis, "log-axis", "y", "", "Latency axis linear or logarithmic"),
-    entry(Act::Bench, "bench", "", "", "Open the bench, or back to the story"),
+    entry(
+        Act::LogAxis,
+        "log-axis",
+        "y",
+        "",
+        "Latency axis linear or logarithmic",
+    ),
+    entry(
+        Act::Bench,
+        "bench",
+        "",
+        "",
+        "Open the bench, or back to the story",
+    ),
     entry(Act::Keys, "keys", "", "", "Single-key shortcuts on or off"),
     entry(Act::Setup, "setup", "", "", "Show or fold the setup"),
 ];
@@ -159,12 +291,18 @@ pub const ENTRIES: &[Entry] = &[
 impl Act {
     /// Stable name.
     pub fn name(self) -> &'static str {
-        ENTRIES.iter().find(|e| e.act == self).map_or("", |e| e.name)
+        ENTRIES
+            .iter()
+            .find(|e| e.act == self)
+            .map_or("", |e| e.name)
     }
 
     /// Words.
     pub fn words(self) -> &'static str {
-        ENTRIES.iter().find(|e| e.act == self).map_or("", |e| e.words)
+        ENTRIES
+            .iter()
+            .find(|e| e.act == self)
+            .map_or("", |e| e.words)
     }
 
     /// The action of a key; `single` says whether keys without Ctrl count.
@@ -185,7 +323,11 @@ impl Act {
         }
         ENTRIES
             .iter()
-            .find(|e| [e.key, e.other].iter().any(|k| !k.is_empty() && (*k == wanted || k.to_lowercase() == lower)))
+            .find(|e| {
+                [e.key, e.other]
+                    .iter()
+                    .any(|k| !k.is_empty() && (*k == wanted || k.to_lowercase() == lower))
+            })
             .map(|e| e.act)
     }
 }
@@ -205,8 +347,11 @@ mod tests {
 
     #[test]
     fn keys_and_names_are_unique() {
-        let mut keys: Vec<&str> =
-            ENTRIES.iter().flat_map(|e| [e.key, e.other]).filter(|k| !k.is_empty()).collect();
+        let mut keys: Vec<&str> = ENTRIES
+            .iter()
+            .flat_map(|e| [e.key, e.other])
+            .filter(|k| !k.is_empty())
+            .collect();
         let mut names: Vec<&str> = ENTRIES.iter().map(|e| e.name).collect();
         for list in [&mut keys, &mut names] {
             let all = list.len();

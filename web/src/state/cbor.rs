@@ -14,15 +14,15 @@ fn head(out: &mut Vec<u8>, major: u8, value: u64) {
     if value < 24 {
         out.push(major | value as u8);
     } else if let Ok(byte) = u8::try_from(value) {
-        out.extend([major | 24, byte]);
+        out.extend([major | 0x18, byte]);
     } else if let Ok(short) = u16::try_from(value) {
-        out.push(major | 25);
+        out.push(major | 0x19);
         out.extend(short.to_be_bytes());
     } else if let Ok(word) = u32::try_from(value) {
-        out.push(major | 26);
+        out.push(major | 0x1a);
         out.extend(word.to_be_bytes());
     } else {
-        out.push(major | 27);
+        out.push(major | 0x1b);
         out.extend(value.to_be_bytes());
     }
 }
@@ -66,7 +66,10 @@ impl Reader<'_> {
             27 => 8,
             _ => return None,
         };
-        let value = self.take(width)?.iter().fold(0, |acc, b| acc << 8 | u64::from(*b));
+        let value = self
+            .take(width)?
+            .iter()
+            .fold(0, |acc, b| acc << 8 | u64::from(*b));
         Some((first >> 5, value))
     }
 }
@@ -74,10 +77,14 @@ impl Reader<'_> {
 /// Decodes one map. Anything else, or anything left over, is `None`.
 pub fn decode(bytes: &[u8]) -> Option<Vec<(u64, Value)>> {
     let mut reader = Reader(bytes);
-    let (5, pairs) = reader.head()? else { return None };
+    let (5, pairs) = reader.head()? else {
+        return None;
+    };
     let mut out = Vec::new();
     for _ in 0..pairs {
-        let (0, key) = reader.head()? else { return None };
+        let (0, key) = reader.head()? else {
+            return None;
+        };
         let value = match reader.head()? {
             (0, n) => Value::Uint(n),
             (3, len) => {
@@ -112,7 +119,13 @@ mod tests {
 
     #[test]
     fn broken_bytes_are_refused() {
-        for bytes in [&[][..], &[0xbf], &[0xa1, 0], &[0xa0, 0], &[0xbb, 255, 255, 255, 255, 255, 255, 255, 255]] {
+        for bytes in [
+            &[][..],
+            &[0xbf],
+            &[0xa1, 0],
+            &[0xa0, 0],
+            &[0xbb, 255, 255, 255, 255, 255, 255, 255, 255],
+        ] {
             assert_eq!(decode(bytes), None);
         }
     }

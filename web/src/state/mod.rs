@@ -4,7 +4,7 @@ pub mod act;
 pub mod cbor;
 pub mod recipe;
 pub mod reduce;
-pub mod titles;
 pub mod scenes;
 pub mod store;
 pub mod text;
+pub mod titles;

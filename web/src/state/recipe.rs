@@ -43,7 +43,11 @@ impl Recipe {
             at_ns: scene.at_ns,
             panels: String::new(),
             theme: "auto".into(),
-            ui: if name == scenes::FIRST { "story".into() } else { "bench".into() },
+            ui: if name == scenes::FIRST {
+                "story".into()
+            } else {
+                "bench".into()
+            },
             crash: None,
             caption: String::new(),
         })
@@ -95,7 +99,9 @@ impl Recipe {
             return Err("the link has no version number".into());
         };
         if version != "1" {
-            return Err(format!("the link is of format {version}, this page reads format 1"));
+            return Err(format!(
+                "the link is of format {version}, this page reads format 1"
+            ));
         }
         let broken = || "the link is damaged: a character was lost or added".to_string();
         let packed = unbase64url(payload).ok_or_else(broken)?;
@@ -156,7 +162,11 @@ impl Recipe {
                 "s" | "scene" => {
                     if let Some(named) = Self::of_scene(&value) {
                         let (theme, panels) = (self.theme.clone(), self.panels.clone());
-                        *self = Self { theme, panels, ..named };
+                        *self = Self {
+                            panels,
+                            theme,
+                            ..named
+                        };
                     }
                 }
                 "t" => self.at_ns = super::text::parse_instant(&value).unwrap_or(self.at_ns),
@@ -198,7 +208,8 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 fn base64url(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() * 4 / 3 + 4);
     for chunk in bytes.chunks(3) {
-        let word = chunk.iter().fold(0u32, |acc, b| acc << 8 | u32::from(*b)) << (8 * (3 - chunk.len()));
+        let word =
+            chunk.iter().fold(0u32, |acc, b| acc << 8 | u32::from(*b)) << (8 * (3 - chunk.len()));
         for i in 0..=chunk.len() {
             out.push(char::from(ALPHABET[(word >> (18 - 6 * i) & 63) as usize]));
         }
@@ -240,14 +251,21 @@ mod tests {
         recipe.crash = Some(LossModel::Seed(7));
         let link = recipe.fragment();
         assert_eq!(Recipe::of_fragment(&format!("#{link}")), Ok(recipe));
-        assert!(link.len() < 400, "typical custom link has {} characters", link.len());
+        assert!(
+            link.len() < 400,
+            "typical custom link has {} characters",
+            link.len()
+        );
     }
 
     #[test]
     fn old_links_open() {
         for (fragment, mount, at_ns) in CORPUS {
             let recipe = Recipe::of_fragment(fragment).expect("a link of the corpus opens");
-            assert_eq!((recipe.experiment.mount.as_str(), recipe.at_ns), (*mount, *at_ns));
+            assert_eq!(
+                (recipe.experiment.mount.as_str(), recipe.at_ns),
+                (*mount, *at_ns)
+            );
         }
     }
 
@@ -267,7 +285,13 @@ mod tests {
         let mut recipe = Recipe::default();
         recipe.apply_query("?s=s3-journal&t=250ms&p=map,loss&theme=dark&x=1&caption=a%20b");
         assert_eq!(recipe.scene, "s3-journal");
-        assert_eq!((recipe.at_ns, recipe.panels.as_str()), (250_000_000, "map,loss"));
-        assert_eq!((recipe.theme.as_str(), recipe.caption.as_str()), ("dark", "a b"));
+        assert_eq!(
+            (recipe.at_ns, recipe.panels.as_str()),
+            (250_000_000, "map,loss")
+        );
+        assert_eq!(
+            (recipe.theme.as_str(), recipe.caption.as_str()),
+            ("dark", "a b")
+        );
     }
 }

@@ -52,7 +52,14 @@ impl State {
             Act::View => self.next_mode(),
             Act::Inspector => self.inspector = !self.inspector,
             Act::Hex => self.hex = !self.hex,
-            Act::Projector => self.theme = if self.theme == "projector" { "auto" } else { "projector" }.into(),
+            Act::Projector => {
+                self.theme = if self.theme == "projector" {
+                    "auto"
+                } else {
+                    "projector"
+                }
+                .into()
+            }
             Act::Theme => {
                 self.theme = match self.theme.as_str() {
                     "light" => "dark",
@@ -69,7 +76,13 @@ impl State {
             Act::Exact => self.exact = !self.exact,
             Act::Tid(forward) => self.next_tid(forward),
             Act::LogAxis => self.linear = !self.linear,
-            Act::Bench => self.ui = if self.ui == Ui::Bench { Ui::Story } else { Ui::Bench },
+            Act::Bench => {
+                self.ui = if self.ui == Ui::Bench {
+                    Ui::Story
+                } else {
+                    Ui::Bench
+                }
+            }
             Act::Keys => self.keys = !self.keys,
             Act::Setup => self.setup = !self.setup,
             _ => {}
@@ -77,7 +90,11 @@ impl State {
     }
 
     fn toggle_dialog(&mut self, dialog: Dialog) {
-        self.dialog = if self.dialog == Some(dialog) { None } else { Some(dialog) };
+        self.dialog = if self.dialog == Some(dialog) {
+            None
+        } else {
+            Some(dialog)
+        };
     }
 
     fn close(&mut self) {
@@ -91,7 +108,11 @@ impl State {
 
     fn zoom_in(&mut self) {
         if self.zoom.is_none() {
-            let tile = self.view.map.as_ref().and_then(|m| m.get(self.map_cursor as usize));
+            let tile = self
+                .view
+                .map
+                .as_ref()
+                .and_then(|m| m.get(self.map_cursor as usize));
             self.zoom = Some(tile.map_or(0, |t| t.first_group));
             self.map_cursor = 0;
         }
@@ -110,7 +131,9 @@ impl State {
         if self.progress.running || self.progress.done || self.loaded.is_none() {
             return Vec::new();
         }
-        vec![Effect::Ask(Ask::Run { until_ns: self.end_ns() })]
+        vec![Effect::Ask(Ask::Run {
+            until_ns: self.end_ns(),
+        })]
     }
 
     fn run(&mut self) -> Vec<Effect> {
@@ -127,7 +150,11 @@ impl State {
             return Vec::new();
         }
         self.drop_crash();
-        vec![Effect::Ask(Ask::Step { at_ns: self.at_ns, unit, forward })]
+        vec![Effect::Ask(Ask::Step {
+            at_ns: self.at_ns,
+            unit,
+            forward,
+        })]
     }
 
     /// Marks are commits, flushes, and the instant of the scene.
@@ -151,7 +178,10 @@ impl State {
             return Vec::new();
         }
         self.cutting = true;
-        vec![Effect::Ask(Ask::Crash { at_ns: self.at_ns, loss: self.loss.clone() })]
+        vec![Effect::Ask(Ask::Crash {
+            at_ns: self.at_ns,
+            loss: self.loss.clone(),
+        })]
     }
 
     fn take_back(&mut self) -> Vec<Effect> {
@@ -160,7 +190,9 @@ impl State {
             self.said = "The power cut is taken back.".into();
             return vec![Effect::Push];
         }
-        let Some(past) = self.undo.pop() else { return Vec::new() };
+        let Some(past) = self.undo.pop() else {
+            return Vec::new();
+        };
         self.at_ns = past.at_ns;
         self.crash = past.crash;
         if self.running.as_ref() == Some(&past.experiment) {
@@ -172,10 +204,20 @@ impl State {
     }
 
     fn switch(&mut self, n: u8) -> Vec<Effect> {
-        let Some(switch) = self.switches.get(usize::from(n)).cloned() else { return Vec::new() };
+        let Some(switch) = self.switches.get(usize::from(n)).cloned() else {
+            return Vec::new();
+        };
         self.remember();
         switch.toggle(&mut self.draft);
-        self.said = format!("{}: {}.", switch.label, if switch.is_on(&self.draft) { "on" } else { "off" });
+        self.said = format!(
+            "{}: {}.",
+            switch.label,
+            if switch.is_on(&self.draft) {
+                "on"
+            } else {
+                "off"
+            }
+        );
         self.want_ns = Some(self.want_ns.unwrap_or(self.at_ns));
         let mut effects = self.load();
         effects.push(Effect::Push);
@@ -195,7 +237,11 @@ impl State {
         } else {
             (now / SPEED_STEP).max(SPEED_MIN)
         };
-        self.said = format!("Speed {}: {}.", text::speed(self.speed), text::speed_sentence(self.speed));
+        self.said = format!(
+            "Speed {}: {}.",
+            text::speed(self.speed),
+            text::speed_sentence(self.speed)
+        );
     }
 
     fn recover(&mut self, forward: bool) {
@@ -205,7 +251,11 @@ impl State {
         } else {
             self.recovery.saturating_sub(1)
         };
-        if let Some(step) = self.recovery.checked_sub(1).and_then(|i| crash.steps.get(i)) {
+        if let Some(step) = self
+            .recovery
+            .checked_sub(1)
+            .and_then(|i| crash.steps.get(i))
+        {
             self.said = format!("{}: {}", step.title, step.sentence);
         }
     }
@@ -221,7 +271,9 @@ impl State {
     }
 
     fn next_tid(&mut self, forward: bool) {
-        let Some(journal) = &self.view.journal else { return };
+        let Some(journal) = &self.view.journal else {
+            return;
+        };
         let tids: Vec<u32> = journal.transactions.iter().map(|t| t.tid).collect();
         let now = match self.selection {
             Some(Selection::Tid(tid)) => tids.iter().position(|t| *t == tid),
@@ -260,16 +312,17 @@ impl State {
     }
 
     fn speak(&mut self) -> Vec<Effect> {
-        let next = self.view.log.as_ref().and_then(|log| log.iter().find(|l| l.ns > self.at_ns).cloned());
-        match next {
-            Some(line) => {
-                self.said = format!("{}. {}", text::instant(line.ns), line.sentence);
-                self.reduce(Action::Seek(line.ns))
-            }
-            None => {
-                self.said = "Nothing happens after this.".into();
-                Vec::new()
-            }
+        let next = self
+            .view
+            .log
+            .as_ref()
+            .and_then(|log| log.iter().find(|l| l.ns > self.at_ns).cloned());
+        if let Some(line) = next {
+            self.said = format!("{}. {}", text::instant(line.ns), line.sentence);
+            self.reduce(Action::Seek(line.ns))
+        } else {
+            self.said = "Nothing happens after this.".into();
+            Vec::new()
         }
     }
 
@@ -278,15 +331,13 @@ impl State {
         let panel = self.focus.unwrap_or(Panel::Map);
         let mut out = format!("{}. ", self.title(panel));
         if let Some(loss) = self.view.loss.as_ref() {
-            out.push_str(&format!(
-                "If the power failed now, {} would break. ",
-                text::count(u64::from(loss.worst.broken), "promise", "promises")
-            ));
+            let promises = text::count(u64::from(loss.worst.broken), "promise", "promises");
+            out = out + "If the power failed now, " + &promises + " would break. ";
         }
         if let Some(crash) = &self.crash {
             for survivor in crash.survivors.iter().take(3) {
                 let verdict = VERDICTS.get(usize::from(survivor.verdict)).unwrap_or(&"");
-                out.push_str(&format!("{}: {verdict}. ", survivor.path));
+                out = out + &survivor.path + ": " + verdict + ". ";
             }
         }
         out
@@ -306,7 +357,8 @@ impl State {
                 vec![Effect::Ask(Ask::Run { until_ns: until })]
             }
             Answer::Problems(problems) => {
-                self.said = text::count(problems.len() as u64, "problem", "problems") + " in the experiment.";
+                self.said = text::count(problems.len() as u64, "problem", "problems")
+                    + " in the experiment.";
                 self.problems = problems;
                 Vec::new()
             }

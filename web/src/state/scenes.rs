@@ -7,17 +7,38 @@ use crate::link::protocol::Experiment;
 pub const FIRST: &str = "write-nofsync";
 
 const TEXTS: [(&str, &str); 6] = [
-    ("write-nofsync", include_str!("../../../static/scenes/write-nofsync.toml")),
-    ("rename-nofsync", include_str!("../../../static/scenes/rename-nofsync.toml")),
-    ("one-echo", include_str!("../../../static/scenes/one-echo.toml")),
-    ("s1-iversion", include_str!("../../../static/scenes/s1-iversion.toml")),
-    ("s2-lazyinit", include_str!("../../../static/scenes/s2-lazyinit.toml")),
-    ("s3-journal", include_str!("../../../static/scenes/s3-journal.toml")),
+    (
+        "write-nofsync",
+        include_str!("../../../static/scenes/write-nofsync.toml"),
+    ),
+    (
+        "rename-nofsync",
+        include_str!("../../../static/scenes/rename-nofsync.toml"),
+    ),
+    (
+        "one-echo",
+        include_str!("../../../static/scenes/one-echo.toml"),
+    ),
+    (
+        "s1-iversion",
+        include_str!("../../../static/scenes/s1-iversion.toml"),
+    ),
+    (
+        "s2-lazyinit",
+        include_str!("../../../static/scenes/s2-lazyinit.toml"),
+    ),
+    (
+        "s3-journal",
+        include_str!("../../../static/scenes/s3-journal.toml"),
+    ),
 ];
 
 /// Names and titles, in the order of the menu.
 pub fn list() -> Vec<(&'static str, String)> {
-    TEXTS.iter().map(|(name, text)| (*name, read(text).experiment.title)).collect()
+    TEXTS
+        .iter()
+        .map(|(name, text)| (*name, read(text).experiment.title))
+        .collect()
 }
 
 /// A named scene.
@@ -88,18 +109,30 @@ impl Switch {
 
 /// Finds a scene by its name.
 pub fn find(name: &str) -> Option<Scene> {
-    TEXTS.iter().find(|(n, _)| *n == name).map(|(_, text)| read(text))
+    TEXTS
+        .iter()
+        .find(|(n, _)| *n == name)
+        .map(|(_, text)| read(text))
 }
 
 /// Reads the subset of TOML that the scenes use: sections, `key = "text"`, numbers and multi-line strings. Lines
 /// that begin with `#:` are comments to the engine and hints to the page.
 fn read(text: &str) -> Scene {
-    let mut scene = Scene { experiment: Experiment { seed: 1, ..Default::default() }, ..Default::default() };
+    let mut scene = Scene {
+        experiment: Experiment {
+            seed: 1,
+            ..Default::default()
+        },
+        ..Default::default()
+    };
     let mut section = "";
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
         let line = line.trim();
-        if let Some((key, value)) = line.strip_prefix("#:").and_then(|hint| hint.split_once('=')) {
+        if let Some((key, value)) = line
+            .strip_prefix("#:")
+            .and_then(|hint| hint.split_once('='))
+        {
             hint(&mut scene, key.trim(), value.trim());
             continue;
         }
@@ -110,10 +143,15 @@ fn read(text: &str) -> Scene {
             section = name.trim_end_matches(']');
             continue;
         }
-        let Some((key, value)) = line.split_once('=') else { continue };
+        let Some((key, value)) = line.split_once('=') else {
+            continue;
+        };
         let value = value.trim();
         let value = if value == "\"\"\"" {
-            let body: Vec<&str> = lines.by_ref().take_while(|l| l.trim() != "\"\"\"").collect();
+            let body: Vec<&str> = lines
+                .by_ref()
+                .take_while(|l| l.trim() != "\"\"\"")
+                .collect();
             body.join("\n") + "\n"
         } else {
             value.trim_matches('"').to_string()
@@ -130,7 +168,10 @@ fn hint(scene: &mut Scene, key: &str, value: &str) {
         "until" => scene.experiment.until_ns = parse_instant(value).unwrap_or_default(),
         "switch" => {
             let mut parts = value.split('|').map(|p| p.trim().to_string());
-            let mut switch = Switch { label: parts.next().unwrap_or_default(), ..Default::default() };
+            let mut switch = Switch {
+                label: parts.next().unwrap_or_default(),
+                ..Default::default()
+            };
             match (parts.next().as_deref(), parts.next()) {
                 (Some("line"), Some(line)) => switch.line = line,
                 (Some("mount"), Some(option)) => switch.mount = option,
@@ -148,7 +189,7 @@ fn set(e: &mut Experiment, section: &str, key: &str, value: String) {
         ("", "seed") => e.seed = value.parse().unwrap_or(1),
         ("device", "preset") => e.device = value,
         ("device", "size") => e.size = value,
-        ("device", key) => e.device.push_str(&format!(",{key}={value}")),
+        ("device", key) => e.device = format!("{},{key}={value}", e.device),
         ("mkfs", "opts") => e.mkfs = value,
         ("mount", "options") => e.mount = value,
         ("workload", kind) => {
@@ -168,9 +209,18 @@ mod tests {
         for (name, _) in TEXTS {
             let scene = find(name).expect("listed");
             let e = &scene.experiment;
-            assert!(!e.title.is_empty() && !e.device.is_empty() && !e.size.is_empty(), "{name}");
-            assert!(matches!(e.kind.as_str(), "ops" | "fio") && !e.workload.trim().is_empty(), "{name}");
-            assert!(!scene.sentence.is_empty() && scene.switches.len() <= 3 && e.until_ns > 0, "{name}");
+            assert!(
+                !e.title.is_empty() && !e.device.is_empty() && !e.size.is_empty(),
+                "{name}"
+            );
+            assert!(
+                matches!(e.kind.as_str(), "ops" | "fio") && !e.workload.trim().is_empty(),
+                "{name}"
+            );
+            assert!(
+                !scene.sentence.is_empty() && scene.switches.len() <= 3 && e.until_ns > 0,
+                "{name}"
+            );
         }
     }
 

@@ -20,6 +20,14 @@ const NANOS_PER_MS: f64 = 1e6;
 /// *auto* plays the whole scene in this time.
 const AUTO_PLAY_S: f64 = 12.0;
 const UNDO_MAX: usize = 64;
+/// Panels of a fresh bench.
+const SLOTS: [Panel; 5] = [
+    Panel::Map,
+    Panel::Ring,
+    Panel::Heat,
+    Panel::Tree,
+    Panel::Hex,
+];
 
 /// A panel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,8 +54,15 @@ pub enum Panel {
 
 impl Panel {
     /// All that can stand in a slot.
-    pub const SLOTTED: [Self; 7] =
-        [Self::Map, Self::Ring, Self::Itable, Self::Heat, Self::Amp, Self::Tree, Self::Hex];
+    pub const SLOTTED: [Self; 7] = [
+        Self::Map,
+        Self::Ring,
+        Self::Itable,
+        Self::Heat,
+        Self::Amp,
+        Self::Tree,
+        Self::Hex,
+    ];
 
     /// Value of `data-panel`.
     pub fn id(self) -> &'static str {
@@ -84,7 +99,10 @@ impl Panel {
         if id == "tput" {
             return Some(Self::Heat);
         }
-        Self::SLOTTED.into_iter().chain([Self::Crash, Self::Loss]).find(|p| p.id() == id)
+        Self::SLOTTED
+            .into_iter()
+            .chain([Self::Crash, Self::Loss])
+            .find(|p| p.id() == id)
     }
 }
 
@@ -127,6 +145,16 @@ pub enum Ui {
     Bench,
     /// An embedded figure.
     Mini,
+}
+
+impl Ui {
+    fn of_word(word: &str) -> Self {
+        match word {
+            "story" => Self::Story,
+            "mini" | "none" => Self::Mini,
+            _ => Self::Bench,
+        }
+    }
 }
 
 /// The engine, as far as the page can know.
@@ -351,15 +379,11 @@ impl State {
             cutting: false,
             recovery: 0,
             loss: recipe.crash.clone().unwrap_or(LossModel::AllLost),
-            slots: [Panel::Map, Panel::Ring, Panel::Heat, Panel::Tree, Panel::Hex],
+            slots: SLOTS,
             modes: Vec::new(),
             focus: None,
             full: None,
-            ui: match recipe.ui.as_str() {
-                "story" => Ui::Story,
-                "mini" | "none" => Ui::Mini,
-                _ => Ui::Bench,
-            },
+            ui: Ui::of_word(&recipe.ui),
             tab: Panel::Map,
             setup: true,
             inspector: true,
@@ -379,19 +403,23 @@ impl State {
             recut: recipe.crash.is_some(),
             undo: Vec::new(),
         };
-        for (slot, id) in recipe.panels.split(',').filter(|p| !p.is_empty()).enumerate() {
-            if let (true, Some(panel)) = (slot < state.slots.len(), Panel::of_id(id)) {
-                state.slots[slot] = panel;
-            }
-        }
+        state.place(&recipe.panels);
         state.zoom = state.first_zoom();
         state
     }
 
+    /// Puts panels of a list of ids into the slots, in order.
+    fn place(&mut self, ids: &str) {
+        for (slot, id) in ids.split(',').filter(|p| !p.is_empty()).enumerate() {
+            if let (true, Some(panel)) = (slot < self.slots.len(), Panel::of_id(id)) {
+                self.slots[slot] = panel;
+            }
+        }
+    }
+
     /// The link to this screen.
     pub fn recipe(&self) -> Recipe {
-        let default = [Panel::Map, Panel::Ring, Panel::Heat, Panel::Tree, Panel::Hex];
-        let panels = if self.slots == default {
+        let panels = if self.slots == SLOTS {
             String::new()
         } else {
             self.slots.map(Panel::id).join(",")
@@ -429,7 +457,11 @@ impl State {
 
     /// End of the time axis, ns.
     pub fn end_ns(&self) -> u64 {
-        self.progress.end_ns.max(self.progress.reachable_ns).max(self.draft.until_ns).max(1)
+        self.progress
+            .end_ns
+            .max(self.progress.reachable_ns)
+            .max(self.draft.until_ns)
+            .max(1)
     }
 
     /// Speed in force.
@@ -443,7 +475,10 @@ impl State {
 
     /// Mode of a panel.
     pub fn mode(&self, panel: Panel) -> Mode {
-        self.modes.iter().find(|(p, _)| *p == panel).map_or(Mode::Picture, |(_, m)| *m)
+        self.modes
+            .iter()
+            .find(|(p, _)| *p == panel)
+            .map_or(Mode::Picture, |(_, m)| *m)
     }
 
     /// Sets a panel's mode.
@@ -460,7 +495,11 @@ impl State {
             (Ui::Story, p) => p == Panel::Map,
             (Ui::Mini, p) => self.slots[0] == p || self.slots[1] == p,
             (Ui::Bench, Panel::Hex) => self.inspector || self.tab == Panel::Hex,
-            (Ui::Bench, p) => self.full.map_or_else(|| self.slots.contains(&p), |f| f == p) || self.tab == p,
+            (Ui::Bench, p) => {
+                self.full
+                    .map_or_else(|| self.slots.contains(&p), |f| f == p)
+                    || self.tab == p
+            }
         }
     }
 
@@ -472,12 +511,27 @@ impl State {
 
     /// What is to be asked of the engine for this screen; heavy parts are left out at most frames while playing.
     pub fn wanted(&self, heavy: bool) -> FrameAsk {
-        let whole = Window { from_ns: 0, to_ns: self.end_ns(), columns: COLUMNS };
+        let whole = Window {
+            from_ns: 0,
+            to_ns: self.end_ns(),
+            columns: COLUMNS,
+        };
         let groups = self.loaded.as_ref().map_or(0, |l| l.groups);
-        let logs = [Panel::Map, Panel::Ring, Panel::Heat, Panel::Itable, Panel::Tree]
-            .into_iter()
-            .any(|p| self.shows(p) && self.mode(p) == Mode::Log);
-        let newest = self.view.journal.as_ref().and_then(|j| j.transactions.last()).map(|t| t.tid);
+        let logs = [
+            Panel::Map,
+            Panel::Ring,
+            Panel::Heat,
+            Panel::Itable,
+            Panel::Tree,
+        ]
+        .into_iter()
+        .any(|p| self.shows(p) && self.mode(p) == Mode::Log);
+        let newest = self
+            .view
+            .journal
+            .as_ref()
+            .and_then(|j| j.transactions.last())
+            .map(|t| t.tid);
         let tid = match self.selection {
             Some(Selection::Tid(tid)) => Some(tid),
             _ => newest,
@@ -495,7 +549,10 @@ impl State {
             tree: heavy && (self.shows(Panel::Tree) || self.ui == Ui::Story),
             loss: heavy,
             log: (heavy && (logs || self.ui == Ui::Bench)).then_some((24, 8)),
-            inspect: self.selection.clone().filter(|_| heavy && self.shows(Panel::Hex)),
+            inspect: self
+                .selection
+                .clone()
+                .filter(|_| heavy && self.shows(Panel::Hex)),
         }
     }
 }
@@ -581,7 +638,11 @@ impl State {
             Action::Edit(field, value) => self.edit(field, value),
             Action::Scene(name) => self.scene(&name),
             Action::Export(recovered) => {
-                vec![Effect::Ask(Ask::Export { at_ns: self.at_ns, loss: self.loss.clone(), recovered })]
+                vec![Effect::Ask(Ask::Export {
+                    at_ns: self.at_ns,
+                    loss: self.loss.clone(),
+                    recovered,
+                })]
             }
             Action::Image(name, bytes) => {
                 self.remember();
@@ -591,7 +652,11 @@ impl State {
             Action::Link(recipe) => {
                 let engine = self.engine.clone();
                 let keys = self.keys;
-                *self = Self { engine, keys, ..Self::of_recipe(&recipe) };
+                *self = Self {
+                    engine,
+                    keys,
+                    ..Self::of_recipe(&recipe)
+                };
                 self.load()
             }
             Action::WorkerDied(message) => {
@@ -680,14 +745,19 @@ impl State {
         let experiment = self.draft.clone();
         self.running = Some(experiment.clone());
         let ask = match &self.image {
-            Some((_, bytes)) => Ask::LoadImage { experiment, image: bytes.to_vec() },
+            Some((_, bytes)) => Ask::LoadImage {
+                experiment,
+                image: bytes.to_vec(),
+            },
             None => Ask::Load(experiment),
         };
         vec![Effect::Ask(ask)]
     }
 
     fn scene(&mut self, name: &str) -> Vec<Effect> {
-        let Some(recipe) = Recipe::of_scene(name) else { return Vec::new() };
+        let Some(recipe) = Recipe::of_scene(name) else {
+            return Vec::new();
+        };
         let scene = scenes::find(name).unwrap_or_default();
         self.remember();
         self.scene = name.into();
@@ -762,5 +832,3 @@ impl State {
         Vec::new()
     }
 }
-
-

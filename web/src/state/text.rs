@@ -34,6 +34,12 @@ pub fn significant(value: f64) -> String {
         return format!("{value:.0}");
     }
     let magnitude = value.abs();
+    if magnitude > 0.0 && magnitude < 0.1 {
+        // Leading zeroes are no digits of the value.
+        let places = (2.0 - magnitude.log10().floor()).min(12.0) as usize;
+        let text = format!("{value:.places$}");
+        return text.trim_end_matches('0').to_string();
+    }
     if magnitude >= 100.0 {
         format!("{value:.0}")
     } else if magnitude >= 10.0 {
@@ -56,7 +62,11 @@ pub fn instant(ns: u64) -> String {
 
 /// An instant with milliseconds only, `6.000 s`.
 pub fn instant_short(ns: u64) -> String {
-    format!("{}.{:03}{THIN}s", thousands(ns / 1_000_000_000), ns / 1_000_000 % 1_000)
+    format!(
+        "{}.{:03}{THIN}s",
+        thousands(ns / 1_000_000_000),
+        ns / 1_000_000 % 1_000
+    )
 }
 
 /// A duration in the unit that suits it.
@@ -87,8 +97,13 @@ pub fn count(n: u64, one: &str, many: &str) -> String {
 
 /// Reads `6s`, `250ms`, `1.5`, `12 345 678ns` (no unit: seconds) as nanoseconds.
 pub fn parse_instant(text: &str) -> Option<u64> {
-    let cleaned: String = text.chars().filter(|c| !c.is_whitespace() && *c != '_').collect();
-    let split = cleaned.find(|c: char| c.is_alphabetic() || c == 'µ').unwrap_or(cleaned.len());
+    let cleaned: String = text
+        .chars()
+        .filter(|c| !c.is_whitespace() && *c != '_')
+        .collect();
+    let split = cleaned
+        .find(|c: char| c.is_alphabetic() || c == 'µ')
+        .unwrap_or(cleaned.len());
     let (number, unit) = cleaned.split_at(split);
     let scale: f64 = match unit {
         "" | "s" => 1e9,
@@ -140,6 +155,7 @@ mod tests {
     fn units_follow_size() {
         assert_eq!(bytes(4096), "4\u{2009}KiB");
         assert_eq!(bytes(160_000_000_000), "149\u{2009}GiB");
+        assert_eq!(significant(0.0037), "0.0037");
         assert_eq!(duration(1_500_000), "1.50\u{2009}ms");
         assert_eq!(duration(28_000_000), "28\u{2009}ms");
     }

@@ -21,10 +21,14 @@ impl State {
     }
 
     fn map_title(&self) -> String {
-        let Some(loaded) = &self.loaded else { return "No filesystem yet".into() };
+        let Some(loaded) = &self.loaded else {
+            return "No filesystem yet".into();
+        };
         let dirty = |d: &[u32; 6]| u64::from(d[1]) + u64::from(d[2]) + u64::from(d[3]);
         if let Some(group) = self.zoom {
-            let Some(map) = &self.view.group else { return format!("Group {group}") };
+            let Some(map) = &self.view.group else {
+                return format!("Group {group}");
+            };
             let mut by = [0u32; 6];
             for d in &map.durability {
                 by[usize::from(*d).min(5)] += 1;
@@ -35,8 +39,11 @@ impl State {
                 at_risk(dirty(&by))
             );
         }
-        let lost: u64 =
-            self.view.map.as_ref().map_or(0, |m| m.iter().map(|t| dirty(&t.by_durability)).sum());
+        let lost: u64 = self
+            .view
+            .map
+            .as_ref()
+            .map_or(0, |m| m.iter().map(|t| dirty(&t.by_durability)).sum());
         format!(
             "{} in {}: {}",
             bytes(loaded.blocks * u64::from(loaded.block_size)),
@@ -46,19 +53,25 @@ impl State {
     }
 
     fn ring_title(&self) -> String {
-        let Some(journal) = &self.view.journal else { return "Journal".into() };
+        let Some(journal) = &self.view.journal else {
+            return "Journal".into();
+        };
         if !journal.present {
             return "No journal (^has_journal)".into();
         }
         let used = f64::from(journal.blocks.saturating_sub(journal.free));
         let share = 100.0 * used / f64::from(journal.blocks.max(1));
-        let waiting = journal.transactions.iter().filter(|t| t.checkpointed_ns == 0).count() as u64;
+        let waiting = journal
+            .transactions
+            .iter()
+            .filter(|t| t.checkpointed_ns == 0)
+            .count() as u64;
         if waiting == 0 && journal.running.is_none() {
             return "Journal: clean, tail meets head".into();
         }
-        let next = journal
-            .next_commit_ns
-            .map_or_else(String::new, |ns| format!(", next timed commit in {}", duration(ns)));
+        let next = journal.next_commit_ns.map_or_else(String::new, |ns| {
+            format!(", next timed commit in {}", duration(ns))
+        });
         format!(
             "Journal: {} % used, {} to go home{next}",
             significant(share),
@@ -67,14 +80,28 @@ impl State {
     }
 
     fn itable_title(&self) -> String {
-        let Some(map) = &self.view.itable else { return "Inode tables".into() };
+        let Some(map) = &self.view.itable else {
+            return "Inode tables".into();
+        };
         let zeroed = map.rows.iter().filter(|r| r.zeroed == 1).count() as u64;
-        format!("Inode tables: {} of {} groups zeroed", thousands(zeroed), thousands(map.rows.len() as u64))
+        format!(
+            "Inode tables: {} of {} groups zeroed",
+            thousands(zeroed),
+            thousands(map.rows.len() as u64)
+        )
     }
 
     fn heat_title(&self) -> String {
-        let Some(metrics) = &self.view.metrics else { return "No I/O yet".into() };
-        let of = |p: f64| metrics.percentiles.iter().find(|(q, _)| (*q - p).abs() < 1e-6).map(|x| x.1);
+        let Some(metrics) = &self.view.metrics else {
+            return "No I/O yet".into();
+        };
+        let of = |p: f64| {
+            metrics
+                .percentiles
+                .iter()
+                .find(|(q, _)| (*q - p).abs() < 1e-6)
+                .map(|x| x.1)
+        };
         let ops: u64 = metrics.app_ops.iter().sum();
         match (of(50.0), metrics.slowest.first()) {
             _ if ops == 0 => "No I/O yet".into(),
@@ -100,10 +127,18 @@ impl State {
     }
 
     fn tree_title(&self) -> String {
-        let Some(rows) = &self.view.tree else { return "Files".into() };
+        let Some(rows) = &self.view.tree else {
+            return "Files".into();
+        };
         let files = rows.iter().filter(|r| r.kind == "-").count() as u64;
-        let unsafe_files = rows.iter().filter(|r| r.kind == "-" && (1..=3).contains(&r.durability)).count();
-        format!("{}, {unsafe_files} not yet durable", count(files, "file", "files"))
+        let unsafe_files = rows
+            .iter()
+            .filter(|r| r.kind == "-" && (1..=3).contains(&r.durability))
+            .count();
+        format!(
+            "{}, {unsafe_files} not yet durable",
+            count(files, "file", "files")
+        )
     }
 
     fn hex_title(&self) -> String {
@@ -116,10 +151,15 @@ impl State {
     }
 
     fn crash_title(&self) -> String {
-        let Some(crash) = &self.crash else { return "Power is on".into() };
+        let Some(crash) = &self.crash else {
+            return "Power is on".into();
+        };
         let broken = crash.survivors.iter().filter(|s| s.broken).count() as u64;
         if broken == 0 {
-            format!("Power failed at {}: no promise broken", instant_short(crash.cut_ns))
+            format!(
+                "Power failed at {}: no promise broken",
+                instant_short(crash.cut_ns)
+            )
         } else {
             format!(
                 "Power failed at {}: {} broken",
@@ -130,10 +170,15 @@ impl State {
     }
 
     fn loss_title(&self) -> String {
-        let Some(loss) = &self.view.loss else { return "If the power failed now".into() };
+        let Some(loss) = &self.view.loss else {
+            return "If the power failed now".into();
+        };
         let broken = loss.worst.broken;
         if broken > 0 {
-            return format!("{broken} of {} would break", count(u64::from(loss.promises), "promise", "promises"));
+            return format!(
+                "{broken} of {} would break",
+                count(u64::from(loss.promises), "promise", "promises")
+            );
         }
         let damaged: u32 = loss.worst.by_verdict.iter().skip(1).sum();
         if self.ui == Ui::Story || damaged > 0 {

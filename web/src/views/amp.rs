@@ -8,11 +8,11 @@ use fsglass_web::state::text::{bytes, count, significant, thousands};
 use yew::prelude::*;
 
 use super::Scope;
-use crate::draw::pen::Align;
+use crate::draw::pen::{Align, Face};
 use crate::draw::{Figure, Painter, Pen};
 
 /// The panel's body.
-pub fn view(scope: Scope<'_>) -> Html {
+pub(crate) fn view(scope: Scope<'_>) -> Html {
     match (&scope.state.view.report, scope.state.mode(Panel::Amp)) {
         (None, _) => html! { <p class="empty">{ "Nothing was written yet." }</p> },
         (Some(report), Mode::Picture) => picture(scope, report),
@@ -40,7 +40,10 @@ fn role_of(name: &str) -> usize {
 
 fn picture(scope: Scope<'_>, report: &Rc<Report>) -> Html {
     let shown = report.clone();
-    let painter = Painter { stamp: scope.stamp("amp"), paint: Rc::new(move |pen| paint(pen, &shown)) };
+    let painter = Painter {
+        stamp: scope.stamp("amp"),
+        paint: Rc::new(move |pen| paint(pen, &shown)),
+    };
     html! {
         <>
             <Figure label={scope.state.title(Panel::Amp)} {painter} />
@@ -50,7 +53,9 @@ fn picture(scope: Scope<'_>, report: &Rc<Report>) -> Html {
 }
 
 fn paint(pen: &Pen<'_>, report: &Report) {
-    let total = (report.device_bytes + report.debt_bytes).max(report.app_bytes).max(1) as f64;
+    let total = (report.device_bytes + report.debt_bytes)
+        .max(report.app_bytes)
+        .max(1) as f64;
     let left = 132.0;
     let scale = (pen.w - left - 92.0).max(40.0) / total;
     let rows = report.ledger.len() as f64 + 2.0;
@@ -58,12 +63,30 @@ fn paint(pen: &Pen<'_>, report: &Report) {
     let h = (pitch - 6.0).max(8.0);
     let line = |row: f64, name: &str, value: u64, from: f64, role: usize| {
         let y = row * pitch;
-        pen.text(left - 8.0, y + h - 1.0, name, &pen.t.ink_2, 12.0, &pen.t.sans, Align::End);
+        pen.text(
+            left - 8.0,
+            y + h - 1.0,
+            name,
+            &pen.t.ink_2,
+            Face::Sans(12.0),
+            Align::End,
+        );
         let w = value as f64 * scale;
         pen.rect(left + from * scale, y, w.max(1.0), h, &pen.t.role[role]);
         pen.hatch(left + from * scale, y, w, h, role);
-        let words = format!("{}  {}×", bytes(value), significant(value as f64 / report.app_bytes.max(1) as f64));
-        pen.text(left + from * scale + w + 6.0, y + h - 1.0, &words, &pen.t.ink, 12.0, &pen.t.sans, Align::Start);
+        let words = format!(
+            "{}  {}×",
+            bytes(value),
+            significant(value as f64 / report.app_bytes.max(1) as f64)
+        );
+        pen.text(
+            left + from * scale + w + 6.0,
+            y + h - 1.0,
+            &words,
+            &pen.t.ink,
+            Face::Sans(12.0),
+            Align::Start,
+        );
     };
     line(0.0, "application", report.app_bytes, 0.0, 1);
     let mut from = 0.0;
@@ -73,9 +96,23 @@ fn paint(pen: &Pen<'_>, report: &Report) {
     }
     if report.debt_bytes > 0 {
         let y = (rows - 1.0) * pitch;
-        pen.text(left - 8.0, y + h - 1.0, "owed", &pen.t.ink_2, 12.0, &pen.t.sans, Align::End);
+        pen.text(
+            left - 8.0,
+            y + h - 1.0,
+            "owed",
+            &pen.t.ink_2,
+            Face::Sans(12.0),
+            Align::End,
+        );
         pen.dash(&[3.0, 3.0]);
-        pen.frame(left + from * scale, y, report.debt_bytes as f64 * scale, h, &pen.t.ink_2, 1.0);
+        pen.frame(
+            left + from * scale,
+            y,
+            report.debt_bytes as f64 * scale,
+            h,
+            &pen.t.ink_2,
+            1.0,
+        );
         pen.dash(&[]);
     }
 }

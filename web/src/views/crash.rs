@@ -9,7 +9,7 @@ use yew::prelude::*;
 use super::Scope;
 
 /// The panel's body.
-pub fn view(scope: Scope<'_>) -> Html {
+pub(crate) fn view(scope: Scope<'_>) -> Html {
     let Some(crash) = &scope.state.crash else {
         return html! { <p class="empty">{ "The plug is in." }</p> };
     };
@@ -28,7 +28,7 @@ pub fn view(scope: Scope<'_>) -> Html {
 }
 
 /// The loss model and what can be done now.
-pub fn controls(scope: Scope<'_>) -> Html {
+pub(crate) fn controls(scope: Scope<'_>) -> Html {
     let models = [
         (LossModel::AllLost, "all", "cache lost"),
         (LossModel::AllKept, "none", "cache kept"),
@@ -53,7 +53,7 @@ pub fn controls(scope: Scope<'_>) -> Html {
 }
 
 /// Survivors, broken promises first.
-pub fn survivors(scope: Scope<'_>, crash: &Crash) -> Html {
+pub(crate) fn survivors(scope: Scope<'_>, crash: &Crash) -> Html {
     html! {
         <table class="survivors" data-table="survivors">
             <caption class="sr">{ "What survived the power cut" }</caption>
@@ -69,7 +69,9 @@ fn survivor(scope: Scope<'_>, s: &Survivor) -> Html {
     let verdict = usize::from(s.verdict).min(VERDICTS.len() - 1);
     let glyph = ["●", "◐", "◔", "○", "✕", "✕", "✕"][verdict];
     let because = match s.block {
-        Some(block) => html! { <button class="link" onclick={scope.on(Action::Select(Some(Selection::Block(block))))}>{ &s.because }</button> },
+        Some(block) => {
+            html! { <button class="link" onclick={scope.on(Action::Select(Some(Selection::Block(block))))}>{ &s.because }</button> }
+        }
         None => html! { &s.because },
     };
     html! {

@@ -5,12 +5,12 @@ use std::rc::Rc;
 use fsglass_web::layout::{axis_step, heat_floor, heat_step};
 use fsglass_web::link::protocol::{Metrics, HEAT_DECADES, HEAT_PER_DECADE, HEAT_ROWS};
 use fsglass_web::state::store::{Action, Mode, Panel, Ui};
-use fsglass_web::state::text::{bytes, duration, instant, thousands, significant};
+use fsglass_web::state::text::{bytes, duration, instant, significant, thousands};
 use yew::prelude::*;
 
 use super::Scope;
 use crate::draw::figure::Point;
-use crate::draw::pen::Align;
+use crate::draw::pen::{Align, Face};
 use crate::draw::{Figure, Painter, Pen};
 
 const AXIS_W: f64 = 44.0;
@@ -18,9 +18,11 @@ const AXIS_W: f64 = 44.0;
 const DECADES_MIN: usize = 3;
 
 /// The panel's body.
-pub fn view(scope: Scope<'_>) -> Html {
+pub(crate) fn view(scope: Scope<'_>) -> Html {
     match (&scope.state.view.metrics, scope.state.mode(Panel::Heat)) {
-        (None, _) => html! { <p class="empty">{ "Axes without a line: no operation has ended yet. Run the workload." }</p> },
+        (None, _) => {
+            html! { <p class="empty">{ "Axes without a line: no operation has ended yet. Run the workload." }</p> }
+        }
         (Some(metrics), Mode::Picture) => picture(scope, metrics),
         (Some(metrics), Mode::Table) => table(scope, metrics),
         (Some(metrics), Mode::Log) => slowest(scope, metrics),
@@ -44,7 +46,12 @@ fn picture(scope: Scope<'_>, metrics: &Rc<Metrics>) -> Html {
         let share = ((p.x - AXIS_W) / (p.w - AXIS_W)).clamp(0.0, 1.0);
         send.emit(Action::Seek((end as f64 * share) as u64));
     });
-    let text = state.view.report.as_ref().map(|r| r.text.clone()).unwrap_or_default();
+    let text = state
+        .view
+        .report
+        .as_ref()
+        .map(|r| r.text.clone())
+        .unwrap_or_default();
     html! {
         <div class="heatsplit">
             <div class="body" data-panel="tput">
@@ -69,7 +76,14 @@ fn x_of(pen: &Pen<'_>, ns: u64, end: u64) -> f64 {
 
 fn paint_throughput(pen: &Pen<'_>, m: &Metrics, h: f64, at: u64, end: u64) {
     let seconds = m.column_ns.max(1) as f64 / 1e9;
-    let most = m.app_bytes.iter().chain(&m.device_bytes).copied().max().unwrap_or(0) as f64 / seconds;
+    let most = m
+        .app_bytes
+        .iter()
+        .chain(&m.device_bytes)
+        .copied()
+        .max()
+        .unwrap_or(0) as f64
+        / seconds;
     let step = axis_step(most.max(1.0) / 1_048_576.0, 3.0) * 1_048_576.0;
     let top = (most / step).ceil().max(1.0) * step;
     let y_of = |rate: f64| 14.0 + (h - 14.0) * (1.0 - rate / top);
@@ -78,15 +92,36 @@ fn paint_throughput(pen: &Pen<'_>, m: &Metrics, h: f64, at: u64, end: u64) {
         let y = y_of(rate).round() + 0.5;
         pen.line(AXIS_W, y, pen.w, y, &pen.t.rule, 1.0);
         let label = significant(rate / 1_048_576.0);
-        pen.text(AXIS_W - 6.0, y + 4.0, &label, &pen.t.ink_2, 11.0, &pen.t.sans, Align::End);
+        pen.text(
+            AXIS_W - 6.0,
+            y + 4.0,
+            &label,
+            &pen.t.ink_2,
+            Face::Sans(11.0),
+            Align::End,
+        );
         rate += step;
     }
-    pen.text(AXIS_W, 9.0, "MiB/s", &pen.t.ink_2, 11.0, &pen.t.sans, Align::Start);
-    for (series, colour, width) in [(&m.device_bytes, &pen.t.ink_3, 1.0), (&m.app_bytes, &pen.t.ink, 2.0)] {
+    pen.text(
+        AXIS_W,
+        9.0,
+        "MiB/s",
+        &pen.t.ink_2,
+        Face::Sans(11.0),
+        Align::Start,
+    );
+    for (series, colour, width) in [
+        (&m.device_bytes, &pen.t.ink_3, 1.0),
+        (&m.app_bytes, &pen.t.ink, 2.0),
+    ] {
         pen.stroke(colour, width);
         pen.ctx.begin_path();
         for (i, value) in series.iter().enumerate() {
-            let x = x_of(pen, m.from_ns + i as u64 * m.column_ns + m.column_ns / 2, end);
+            let x = x_of(
+                pen,
+                m.from_ns + i as u64 * m.column_ns + m.column_ns / 2,
+                end,
+            );
             let y = y_of(*value as f64 / seconds);
             if i == 0 {
                 pen.ctx.move_to(x, y);
@@ -96,7 +131,14 @@ fn paint_throughput(pen: &Pen<'_>, m: &Metrics, h: f64, at: u64, end: u64) {
         }
         pen.ctx.stroke();
     }
-    pen.text(pen.w, 9.0, "application bold, device thin", &pen.t.ink_2, 11.0, &pen.t.sans, Align::End);
+    pen.text(
+        pen.w,
+        9.0,
+        "application bold, device thin",
+        &pen.t.ink_2,
+        Face::Sans(11.0),
+        Align::End,
+    );
     cursor(pen, at, end, 12.0, h);
 }
 
@@ -107,13 +149,24 @@ fn cursor(pen: &Pen<'_>, at: u64, end: u64, y0: f64, y1: f64) {
 
 fn paint_heat(pen: &Pen<'_>, m: &Metrics, top: f64, at: u64, end: u64, linear: bool) {
     let columns = m.heat.len() / HEAT_ROWS;
-    let highest = m.heat.iter().enumerate().filter(|(_, n)| **n > 0).map(|(i, _)| i % HEAT_ROWS).max().unwrap_or(0);
+    let highest = m
+        .heat
+        .iter()
+        .enumerate()
+        .filter(|(_, n)| **n > 0)
+        .map(|(i, _)| i % HEAT_ROWS)
+        .max()
+        .unwrap_or(0);
     let decades = (highest / HEAT_PER_DECADE + 1).clamp(DECADES_MIN, HEAT_DECADES);
     let rows = decades * HEAT_PER_DECADE;
     let height = pen.h - top - 16.0;
     let ceiling = heat_floor(rows) as f64;
     let y_of = |ns: f64| {
-        let share = if linear { ns / ceiling } else { (ns / 1e3).max(1.0).log10() / decades as f64 };
+        let share = if linear {
+            ns / ceiling
+        } else {
+            (ns / 1e3).max(1.0).log10() / decades as f64
+        };
         top + height * (1.0 - share.min(1.0))
     };
     let most = m.heat.iter().copied().max().unwrap_or(1);
@@ -126,7 +179,10 @@ fn paint_heat(pen: &Pen<'_>, m: &Metrics, top: f64, at: u64, end: u64, linear: b
             if n == 0 {
                 continue;
             }
-            let (y0, y1) = (y_of(heat_floor(row + 1) as f64), y_of(heat_floor(row) as f64));
+            let (y0, y1) = (
+                y_of(heat_floor(row + 1) as f64),
+                y_of(heat_floor(row) as f64),
+            );
             let (w, h) = (column_w.max(2.0), (y1 - y0).max(2.0));
             pen.rect(x, y0, w, h, &pen.t.heat[heat_step(n, most)]);
             if n <= 3 {
@@ -139,24 +195,60 @@ fn paint_heat(pen: &Pen<'_>, m: &Metrics, top: f64, at: u64, end: u64, linear: b
     cursor(pen, at, end, top, top + height);
 }
 
-fn axes(pen: &Pen<'_>, decades: usize, end: u64, top: f64, height: f64, linear: bool, ceiling: f64) {
+fn axes(
+    pen: &Pen<'_>,
+    decades: usize,
+    end: u64,
+    top: f64,
+    height: f64,
+    linear: bool,
+    ceiling: f64,
+) {
     for decade in 0..=decades {
         let (y, label) = if linear {
             let ns = ceiling * decade as f64 / decades as f64;
-            (top + height * (1.0 - decade as f64 / decades as f64), duration(ns as u64))
+            (
+                top + height * (1.0 - decade as f64 / decades as f64),
+                duration(ns as u64),
+            )
         } else {
-            (top + height * (1.0 - decade as f64 / decades as f64), duration(1_000 * 10u64.pow(decade as u32)))
+            (
+                top + height * (1.0 - decade as f64 / decades as f64),
+                duration(1_000 * 10u64.pow(decade as u32)),
+            )
         };
         pen.line(AXIS_W - 3.0, y, AXIS_W, y, &pen.t.rule_strong, 1.0);
-        pen.text(AXIS_W - 6.0, y + 4.0, &label, &pen.t.ink_2, 11.0, &pen.t.sans, Align::End);
+        pen.text(
+            AXIS_W - 6.0,
+            y + 4.0,
+            &label,
+            &pen.t.ink_2,
+            Face::Sans(11.0),
+            Align::End,
+        );
     }
     let step = axis_step(end as f64 / 1e9, 8.0);
     let mut s = 0.0;
     while s * 1e9 <= end as f64 {
         let x = x_of(pen, (s * 1e9) as u64, end);
-        let words = if s == 0.0 { "0 s".to_string() } else { significant(s) };
-        let align = if x > pen.w - 20.0 { Align::End } else { Align::Middle };
-        pen.text(x, pen.h - 3.0, &words, &pen.t.ink_2, 11.0, &pen.t.sans, align);
+        let words = if s == 0.0 {
+            "0 s".to_string()
+        } else {
+            significant(s)
+        };
+        let align = if x > pen.w - 20.0 {
+            Align::End
+        } else {
+            Align::Middle
+        };
+        pen.text(
+            x,
+            pen.h - 3.0,
+            &words,
+            &pen.t.ink_2,
+            Face::Sans(11.0),
+            align,
+        );
         s += step;
     }
 }
@@ -176,9 +268,16 @@ fn guides(pen: &Pen<'_>, m: &Metrics, y_of: &dyn Fn(f64) -> f64) {
         pen.dash(&[]);
         if taken.iter().all(|t| (t - y).abs() > 12.0) {
             let words = format!("{words} {}", duration(*ns));
-            let w = pen.width(&words, 11.0, &pen.t.sans);
+            let w = pen.width(&words, Face::Sans(11.0));
             pen.rect(pen.w - w - 4.0, y - 14.0, w + 4.0, 13.0, &pen.t.ground);
-            pen.text(pen.w - 2.0, y - 4.0, &words, &pen.t.ink, 11.0, &pen.t.sans, Align::End);
+            pen.text(
+                pen.w - 2.0,
+                y - 4.0,
+                &words,
+                &pen.t.ink,
+                Face::Sans(11.0),
+                Align::End,
+            );
             taken.push(y);
         }
     }

@@ -1,5 +1,7 @@
 //! Structure inspector: what do the bytes say? Fields and hexadecimal, side by side, and the life of the block.
 
+use std::fmt::Write as _;
+
 use fsglass_web::link::protocol::{Field, Inspect, Selection};
 use fsglass_web::state::store::Action;
 use fsglass_web::state::text::{instant_short, thousands};
@@ -11,7 +13,7 @@ const PER_ROW: usize = 16;
 const FIELDS_MAX: usize = 400;
 
 /// The panel's body.
-pub fn view(scope: Scope<'_>) -> Html {
+pub(crate) fn view(scope: Scope<'_>) -> Html {
     let state = scope.state;
     if state.selection.is_none() {
         return html! {
@@ -25,7 +27,9 @@ pub fn view(scope: Scope<'_>) -> Html {
             </>
         };
     }
-    let Some(inspect) = &state.view.inspect else { return html! { <p class="empty">{ "Reading…" }</p> } };
+    let Some(inspect) = &state.view.inspect else {
+        return html! { <p class="empty">{ "Reading…" }</p> };
+    };
     html! {
         <>
             { head(scope, inspect) }
@@ -101,12 +105,18 @@ fn hexdump(inspect: &Inspect) -> String {
             continue;
         }
         folded = false;
-        out.push_str(&format!("{:04x}  ", inspect.offset as usize + i * PER_ROW));
+        let _ = write!(out, "{:04x}  ", inspect.offset as usize + i * PER_ROW);
         for (j, byte) in row.iter().enumerate() {
-            out.push_str(&format!("{byte:02x}{}", if j == 7 { "  " } else { " " }));
+            let _ = write!(out, "{byte:02x}{}", if j == 7 { "  " } else { " " });
         }
         out.push(' ');
-        out.extend(row.iter().map(|b| if b.is_ascii_graphic() || *b == b' ' { char::from(*b) } else { '·' }));
+        out.extend(row.iter().map(|b| {
+            if b.is_ascii_graphic() || *b == b' ' {
+                char::from(*b)
+            } else {
+                '·'
+            }
+        }));
         out.push('\n');
     }
     out

@@ -9,11 +9,11 @@ use yew::prelude::*;
 
 use super::{log, Scope};
 use crate::draw::figure::Point;
-use crate::draw::pen::Align;
+use crate::draw::pen::{Align, Face};
 use crate::draw::{Figure, Painter, Pen};
 
 /// The panel's body.
-pub fn view(scope: Scope<'_>) -> Html {
+pub(crate) fn view(scope: Scope<'_>) -> Html {
     let Some(map) = &scope.state.view.itable else {
         return html! { <p class="empty">{ "The inode tables appear when the file system is mounted." }</p> };
     };
@@ -72,11 +72,25 @@ fn paint(pen: &Pen<'_>, map: &ItableMap, chosen: Option<u32>) {
         let y = (i / columns) as f64 * (height + 5.0);
         paint_core(pen, row, x, y, core, height);
         if chosen == Some(row.group) {
-            pen.frame(x - 1.0, y - 1.0, core + 2.0, height + 2.0, &pen.t.focus, 2.0);
+            pen.frame(
+                x - 1.0,
+                y - 1.0,
+                core + 2.0,
+                height + 2.0,
+                &pen.t.focus,
+                2.0,
+            );
         }
     }
     if map.rows.is_empty() {
-        pen.text(0.0, 20.0, "no groups", &pen.t.ink_2, 12.0, &pen.t.sans, Align::Start);
+        pen.text(
+            0.0,
+            20.0,
+            "no groups",
+            &pen.t.ink_2,
+            Face::Sans(12.0),
+            Align::Start,
+        );
     }
 }
 
@@ -120,8 +134,12 @@ fn stipple(pen: &Pen<'_>, group: u32, x: f64, y: f64, w: f64, h: f64) {
     let mut seed = group.wrapping_mul(2_654_435_761) | 1;
     for _ in 0..(w * h / 18.0) as usize {
         seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let (px, py) = (f64::from(seed >> 16 & 255) / 256.0, f64::from(seed >> 24) / 256.0);
-        pen.ctx.fill_rect(x + px * (w - 1.0), y + py * (h - 1.0), 1.0, 1.0);
+        let (px, py) = (
+            f64::from(seed >> 16 & 255) / 256.0,
+            f64::from(seed >> 24) / 256.0,
+        );
+        pen.ctx
+            .fill_rect(x + px * (w - 1.0), y + py * (h - 1.0), 1.0, 1.0);
     }
 }
 

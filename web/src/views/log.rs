@@ -8,7 +8,7 @@ use yew::prelude::*;
 use super::Scope;
 
 /// Sentences of these families; all of them where none of these is there.
-pub fn view(scope: Scope<'_>, families: &[&str]) -> Html {
+pub(crate) fn view(scope: Scope<'_>, families: &[&str]) -> Html {
     let state = scope.state;
     let Some(log) = &state.view.log else {
         return html! { <p class="empty">{ "Nothing has happened yet." }</p> };

@@ -7,7 +7,7 @@ use yew::prelude::*;
 use super::Scope;
 
 /// The panel's body.
-pub fn view(scope: Scope<'_>) -> Html {
+pub(crate) fn view(scope: Scope<'_>) -> Html {
     let Some(loss) = &scope.state.view.loss else {
         return html! { <p class="words">{ "Known once the file system is mounted." }</p> };
     };
@@ -41,7 +41,11 @@ fn words(outcome: &Outcome, promises: u32) -> String {
         count(u64::from(promises), "promise", "promises"),
         outcome.broken,
         count(u64::from(files), "file", "files"),
-        if named.is_empty() { "none".into() } else { named.join(", ") }
+        if named.is_empty() {
+            "none".into()
+        } else {
+            named.join(", ")
+        }
     )
 }
 

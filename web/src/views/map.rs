@@ -12,7 +12,7 @@ use yew::prelude::*;
 
 use super::{legend, log, Scope};
 use crate::draw::figure::Point;
-use crate::draw::pen::Align;
+use crate::draw::pen::{Align, Face};
 use crate::draw::{Figure, Painter, Pen, Tokens};
 
 const GAP: f64 = 4.0;
@@ -27,7 +27,7 @@ const GROUND_TOP: f64 = 62.0;
 const RECENT_SHOWN: usize = 32;
 
 /// The panel's body.
-pub fn view(scope: Scope<'_>) -> Html {
+pub(crate) fn view(scope: Scope<'_>) -> Html {
     let state = scope.state;
     if state.loaded.is_none() {
         return html! { <p class="empty">{ "No filesystem yet: run mkfs in the setup, or drop an image on the page." }</p> };
@@ -118,7 +118,8 @@ fn paint_tile(pen: &Pen<'_>, tile: &Tile, r: Rect, faded: u8) {
             continue;
         }
         let w = 1.0 + spare * f64::from(n) / f64::from(total.max(1));
-        pen.ctx.set_global_alpha(if faded & (1 << role) == 0 { 1.0 } else { 0.25 });
+        pen.ctx
+            .set_global_alpha(if faded & (1 << role) == 0 { 1.0 } else { 0.25 });
         pen.rect(x, r.y, w, r.h, &pen.t.role[role]);
         pen.hatch(x, r.y, w, r.h, role);
         x += w;
@@ -127,10 +128,20 @@ fn paint_tile(pen: &Pen<'_>, tile: &Tile, r: Rect, faded: u8) {
     let edge = |n: u32, colour: &str, lane: f64| {
         if n > 0 {
             let w = (r.w * f64::from(n) / f64::from(total.max(1))).max(2.0);
-            pen.rect(r.x + lane * r.w / 3.0, r.y + r.h, w.min(r.w / 3.0), 2.0, colour);
+            pen.rect(
+                r.x + lane * r.w / 3.0,
+                r.y + r.h,
+                w.min(r.w / 3.0),
+                2.0,
+                colour,
+            );
         }
     };
-    edge(tile.by_durability[1] + tile.by_durability[2], &pen.t.ink_3, 0.0);
+    edge(
+        tile.by_durability[1] + tile.by_durability[2],
+        &pen.t.ink_3,
+        0.0,
+    );
     edge(tile.by_durability[3], &pen.t.ink, 1.0);
     edge(tile.by_durability[4], &pen.t.role[5], 2.0);
     if tile.flags & 128 != 0 {
@@ -184,7 +195,10 @@ fn paint_grid(pen: &Pen<'_>, group: &GroupMap, cursor: u32, faded: u8) {
         }
     }
     blit(pen, &pixels, columns * 2, rows * 2, step / 2.0);
-    let (x, y) = (f64::from(cursor % 256) * step, f64::from(cursor / 256) * step);
+    let (x, y) = (
+        f64::from(cursor % 256) * step,
+        f64::from(cursor / 256) * step,
+    );
     pen.frame(x - 3.0, y - 3.0, step + 6.0, step + 6.0, &pen.t.focus, 2.0);
 }
 
@@ -195,7 +209,9 @@ fn mix(a: [u8; 3], b: [u8; 3], share: f64) -> [u8; 3] {
 /// Draws pixels at a scale without smoothing.
 pub(super) fn blit(pen: &Pen<'_>, pixels: &[u8], w: usize, h: usize, scale: f64) {
     use wasm_bindgen::JsCast;
-    let Ok(image) = web_sys::ImageData::new_with_u8_clamped_array(Clamped(pixels), w as u32) else { return };
+    let Ok(image) = web_sys::ImageData::new_with_u8_clamped_array(Clamped(pixels), w as u32) else {
+        return;
+    };
     let canvas = web_sys::window()
         .and_then(|win| win.document())
         .and_then(|d| d.create_element("canvas").ok())
@@ -203,8 +219,12 @@ pub(super) fn blit(pen: &Pen<'_>, pixels: &[u8], w: usize, h: usize, scale: f64)
     let Some(canvas) = canvas else { return };
     canvas.set_width(w as u32);
     canvas.set_height(h as u32);
-    let Ok(Some(ctx)) = canvas.get_context("2d") else { return };
-    let Ok(ctx) = ctx.dyn_into::<web_sys::CanvasRenderingContext2d>() else { return };
+    let Ok(Some(ctx)) = canvas.get_context("2d") else {
+        return;
+    };
+    let Ok(ctx) = ctx.dyn_into::<web_sys::CanvasRenderingContext2d>() else {
+        return;
+    };
     if ctx.put_image_data(&image, 0.0, 0.0).is_ok() {
         pen.ctx.set_image_smoothing_enabled(false);
         let _ = pen.ctx.draw_image_with_html_canvas_element_and_dw_and_dh(
@@ -237,15 +257,30 @@ fn folded(group: &GroupMap, tree: &[TreeRow], width: f64, height: f64) -> Folded
     }
     let mut memory = Vec::new();
     let mut x = 112.0;
-    for row in tree.iter().filter(|r| r.kind == "-" && r.durability == 1 && r.first_block.is_none()) {
+    for row in tree
+        .iter()
+        .filter(|r| r.kind == "-" && r.durability == 1 && r.first_block.is_none())
+    {
         let w = MEMORY_H.max(8.0 + row.path.chars().count() as f64 * 7.5);
         if x + w > width {
             break;
         }
-        memory.push((row.path.clone(), Rect { x, y: MEMORY_TOP + 4.0, w, h: MEMORY_H }));
+        memory.push((
+            row.path.clone(),
+            Rect {
+                x,
+                y: MEMORY_TOP + 4.0,
+                w,
+                h: MEMORY_H,
+            },
+        ));
         x += w + 14.0;
     }
-    Folded { runs, rects, memory }
+    Folded {
+        runs,
+        rects,
+        memory,
+    }
 }
 
 fn folded_painter(scope: Scope<'_>) -> Painter {
@@ -260,36 +295,31 @@ fn folded_painter(scope: Scope<'_>) -> Painter {
     }
 }
 
-fn paint_folded(pen: &Pen<'_>, group: &GroupMap, tree: &[TreeRow], cursor: u32, faded: u8, cut: bool) {
+fn paint_folded(
+    pen: &Pen<'_>,
+    group: &GroupMap,
+    tree: &[TreeRow],
+    cursor: u32,
+    faded: u8,
+    cut: bool,
+) {
     let folded = folded(group, tree, pen.w, pen.h);
     paint_memory(pen, &folded, cut);
     for (run, r) in folded.runs.iter().zip(&folded.rects) {
-        let role = usize::from(run.role);
-        pen.ctx.set_global_alpha(if faded & (1 << run.role) == 0 { 1.0 } else { 0.25 });
-        if role == 0 {
-            pen.frame(r.x, r.y, r.w, r.h, &pen.t.rule, 1.0);
-            pen.dash(&[1.0, 5.0]);
-            pen.line(r.x + 3.0, r.y + r.h / 2.0, r.x + r.w - 3.0, r.y + r.h / 2.0, &pen.t.rule_strong, 1.0);
-            pen.dash(&[]);
-        } else {
-            pen.cell(r.x, r.y, r.w, r.h, role, run.durability);
-        }
-        if run.len > 1 {
-            let words = format!("{} {}", thousands(u64::from(run.len)), if role == 0 { "free" } else { short(role) });
-            let room = pen.width(&words, 12.0, &pen.t.sans) <= r.w + GAP;
-            let words = if room { words } else { thousands(u64::from(run.len)) };
-            pen.text(r.x, r.y + r.h + 14.0, &words, &pen.t.ink_2, 12.0, &pen.t.sans, Align::Start);
-        } else if let Some(letter) = letter(role) {
-            let on = if matches!(run.durability, 1 | 2 | 5) { &pen.t.role[role] } else { &pen.t.on[role] };
-            pen.text(r.x + r.w / 2.0, r.y + r.h / 2.0 + 4.5, letter, on, 12.0, &pen.t.mono, Align::Middle);
-        }
+        let shown = faded & (1 << run.role) == 0;
+        pen.ctx.set_global_alpha(if shown { 1.0 } else { 0.25 });
+        paint_run(pen, run, r);
         if cursor >= run.start && cursor < run.start + run.len {
-            pen.frame(r.x - 2.0, r.y - 2.0, r.w + 4.0, r.h + 4.0, &pen.t.focus, 2.0);
+            let (w, h) = (r.w + 4.0, r.h + 4.0);
+            pen.frame(r.x - 2.0, r.y - 2.0, w, h, &pen.t.focus, 2.0);
         }
         pen.ctx.set_global_alpha(1.0);
     }
     for (block, _) in group.recent.iter().take(RECENT_SHOWN) {
-        let found = folded.runs.iter().position(|r| *block >= r.start && *block < r.start + r.len);
+        let found = folded
+            .runs
+            .iter()
+            .position(|r| *block >= r.start && *block < r.start + r.len);
         if let Some(r) = found.and_then(|i| folded.rects.get(i)) {
             pen.rect(r.x, r.y - 4.0, r.w.min(6.0), 2.0, &pen.t.ink_2);
         }
@@ -297,20 +327,96 @@ fn paint_folded(pen: &Pen<'_>, group: &GroupMap, tree: &[TreeRow], cursor: u32, 
     name_files(pen, group, tree, &folded);
 }
 
+/// A run with its count under it, or a single block with its letter.
+fn paint_run(pen: &Pen<'_>, run: &Run, r: &Rect) {
+    let role = usize::from(run.role);
+    if role == 0 {
+        let (y, right) = (r.y + r.h / 2.0, r.x + r.w - 3.0);
+        pen.frame(r.x, r.y, r.w, r.h, &pen.t.rule, 1.0);
+        pen.dash(&[1.0, 5.0]);
+        pen.line(r.x + 3.0, y, right, y, &pen.t.rule_strong, 1.0);
+        pen.dash(&[]);
+    } else {
+        pen.cell(r.x, r.y, r.w, r.h, role, run.durability);
+    }
+    if run.len > 1 {
+        let number = thousands(u64::from(run.len));
+        let words = format!("{number} {}", short(role));
+        let room = pen.width(&words, Face::Sans(12.0)) <= r.w + GAP;
+        pen.note(
+            r.x,
+            r.y + r.h + 14.0,
+            if room { &words } else { &number },
+            Align::Start,
+        );
+    } else if let Some(letter) = letter(role) {
+        let hollow = matches!(run.durability, 1 | 2 | 5);
+        let on = if hollow {
+            &pen.t.role[role]
+        } else {
+            &pen.t.on[role]
+        };
+        let (x, y) = (r.x + r.w / 2.0, r.y + r.h / 2.0 + 4.5);
+        pen.text(x, y, letter, on, Face::Mono(12.0), Align::Middle);
+    }
+}
+
 fn paint_memory(pen: &Pen<'_>, folded: &Folded, cut: bool) {
     let y = GROUND_TOP - 14.0;
-    pen.text(0.0, MEMORY_TOP + 18.0, "memory only", &pen.t.ink_2, 12.0, &pen.t.sans, Align::Start);
-    pen.text(0.0, y - 5.0, "disk", &pen.t.ink_2, 12.0, &pen.t.sans, Align::Start);
+    pen.text(
+        0.0,
+        MEMORY_TOP + 18.0,
+        "memory only",
+        &pen.t.ink_2,
+        Face::Sans(12.0),
+        Align::Start,
+    );
+    pen.text(
+        0.0,
+        y - 5.0,
+        "disk",
+        &pen.t.ink_2,
+        Face::Sans(12.0),
+        Align::Start,
+    );
     pen.line(0.0, y + 0.5, pen.w, y + 0.5, &pen.t.rule_strong, 1.0);
     if folded.memory.is_empty() {
-        pen.text(112.0, MEMORY_TOP + 18.0, "nothing", &pen.t.ink_3, 12.0, &pen.t.sans, Align::Start);
+        pen.text(
+            112.0,
+            MEMORY_TOP + 18.0,
+            "nothing",
+            &pen.t.ink_3,
+            Face::Sans(12.0),
+            Align::Start,
+        );
     }
     for (path, r) in &folded.memory {
         pen.cell(r.x, r.y, r.w, r.h, 6, 1);
-        pen.text(r.x + r.w / 2.0, r.y + 15.5, path, &pen.t.ink, 12.0, &pen.t.mono, Align::Middle);
+        pen.text(
+            r.x + r.w / 2.0,
+            r.y + 15.5,
+            path,
+            &pen.t.ink,
+            Face::Mono(12.0),
+            Align::Middle,
+        );
         if cut {
-            pen.line(r.x - 3.0, r.y - 3.0, r.x + r.w + 3.0, r.y + r.h + 3.0, &pen.t.alert, 1.5);
-            pen.line(r.x - 3.0, r.y + r.h + 3.0, r.x + r.w + 3.0, r.y - 3.0, &pen.t.alert, 1.5);
+            pen.line(
+                r.x - 3.0,
+                r.y - 3.0,
+                r.x + r.w + 3.0,
+                r.y + r.h + 3.0,
+                &pen.t.alert,
+                1.5,
+            );
+            pen.line(
+                r.x - 3.0,
+                r.y + r.h + 3.0,
+                r.x + r.w + 3.0,
+                r.y - 3.0,
+                &pen.t.alert,
+                1.5,
+            );
         }
     }
     if cut {
@@ -335,8 +441,12 @@ fn fault_line(pen: &Pen<'_>, y: f64) {
 /// Names of files that have a block here, set under it.
 fn name_files(pen: &Pen<'_>, group: &GroupMap, tree: &[TreeRow], folded: &Folded) {
     for row in tree.iter().filter(|r| r.kind == "-").take(200) {
-        let Some(block) = row.first_block else { continue };
-        let Some(offset) = block.checked_sub(group.first_block) else { continue };
+        let Some(block) = row.first_block else {
+            continue;
+        };
+        let Some(offset) = block.checked_sub(group.first_block) else {
+            continue;
+        };
         let Some(i) = folded.runs.iter().position(|r| {
             offset >= u64::from(r.start) && offset < u64::from(r.start) + u64::from(r.len)
         }) else {
@@ -345,7 +455,14 @@ fn name_files(pen: &Pen<'_>, group: &GroupMap, tree: &[TreeRow], folded: &Folded
         let r = folded.rects[i];
         if folded.runs[i].len == 1 {
             let name = row.path.rsplit('/').next().unwrap_or(&row.path);
-            pen.text(r.x + r.w / 2.0, r.y + r.h + 14.0, name, &pen.t.ink, 12.0, &pen.t.mono, Align::Middle);
+            pen.text(
+                r.x + r.w / 2.0,
+                r.y + r.h + 14.0,
+                name,
+                &pen.t.ink,
+                Face::Mono(12.0),
+                Align::Middle,
+            );
         }
     }
 }
@@ -362,7 +479,15 @@ fn letter(role: usize) -> Option<&'static str> {
 }
 
 fn short(role: usize) -> &'static str {
-    ["free", "descriptors", "bitmaps", "inode table", "tree", "journal", "data"][role.min(6)]
+    [
+        "free",
+        "descriptors",
+        "bitmaps",
+        "inode table",
+        "tree",
+        "journal",
+        "data",
+    ][role.min(6)]
 }
 
 // ---- pointer, keys, readout ----------------------------------------------------------------------------------
@@ -387,10 +512,16 @@ fn at(state: &State, p: Point) -> Option<u32> {
         let (_, _, step) = layout::grid(group.role.len(), p.w, p.h);
         let (column, row) = ((p.x / step) as u32, (p.y / step) as u32);
         let block = row * layout::GRID_COLUMNS + column;
-        return (column < layout::GRID_COLUMNS && (block as usize) < group.role.len()).then_some(block);
+        return (column < layout::GRID_COLUMNS && (block as usize) < group.role.len())
+            .then_some(block);
     }
     let empty = Vec::new();
-    let folded = folded(group, state.view.tree.as_deref().unwrap_or(&empty), p.w, p.h);
+    let folded = folded(
+        group,
+        state.view.tree.as_deref().unwrap_or(&empty),
+        p.w,
+        p.h,
+    );
     let i = folded.rects.iter().position(|r| r.has(p.x, p.y))?;
     let (run, r) = (folded.runs[i], folded.rects[i]);
     let share = (p.x - r.x) / r.w;
@@ -403,17 +534,16 @@ fn pick(scope: Scope<'_>) -> Callback<Point> {
     Callback::from(move |p: Point| {
         let Some(cursor) = at(&state, p) else { return };
         send.emit(Action::MapCursor(cursor));
-        match (&state.zoom, &state.view.group) {
-            (Some(_), Some(group)) => {
-                send.emit(Action::Select(Some(Selection::Block(group.first_block + u64::from(cursor)))));
-            }
-            _ => {
-                let tile = state.view.map.as_ref().and_then(|m| m.get(cursor as usize));
-                if let Some(tile) = tile {
-                    send.emit(Action::Select(Some(Selection::Group(tile.first_group))));
-                    if p.double {
-                        send.emit(Action::ZoomTo(Some(tile.first_group)));
-                    }
+        if let (Some(_), Some(group)) = (&state.zoom, &state.view.group) {
+            send.emit(Action::Select(Some(Selection::Block(
+                group.first_block + u64::from(cursor),
+            ))));
+        } else {
+            let tile = state.view.map.as_ref().and_then(|m| m.get(cursor as usize));
+            if let Some(tile) = tile {
+                send.emit(Action::Select(Some(Selection::Group(tile.first_group))));
+                if p.double {
+                    send.emit(Action::ZoomTo(Some(tile.first_group)));
                 }
             }
         }
@@ -453,8 +583,12 @@ fn keys(scope: Scope<'_>) -> Callback<KeyboardEvent> {
             ("ArrowUp", true) => state.map_cursor.saturating_sub(row),
             ("Enter", _) => {
                 let chosen = match (state.zoom, &state.view.group, &state.view.map) {
-                    (Some(_), Some(g), _) => Some(Selection::Block(g.first_block + u64::from(state.map_cursor))),
-                    (None, _, Some(m)) => m.get(state.map_cursor as usize).map(|t| Selection::Group(t.first_group)),
+                    (Some(_), Some(g), _) => Some(Selection::Block(
+                        g.first_block + u64::from(state.map_cursor),
+                    )),
+                    (None, _, Some(m)) => m
+                        .get(state.map_cursor as usize)
+                        .map(|t| Selection::Group(t.first_group)),
                     _ => None,
                 };
                 send.emit(Action::Select(chosen));
@@ -474,16 +608,30 @@ fn keys(scope: Scope<'_>) -> Callback<KeyboardEvent> {
 fn readout(state: &State) -> String {
     let cursor = state.map_cursor;
     if state.zoom.is_some() {
-        let Some(group) = &state.view.group else { return String::new() };
-        let (Some(role), Some(durability)) =
-            (group.role.get(cursor as usize), group.durability.get(cursor as usize))
-        else {
+        let Some(group) = &state.view.group else {
+            return String::new();
+        };
+        let (Some(role), Some(durability)) = (
+            group.role.get(cursor as usize),
+            group.durability.get(cursor as usize),
+        ) else {
             return String::new();
         };
         let block = group.first_block + u64::from(cursor);
-        let number = if state.hex { format!("0x{block:x}") } else { thousands(block) };
-        let size = state.loaded.as_ref().map_or(4096, |l| u64::from(l.block_size));
-        let safe = if *role == 0 { "" } else { DURABILITY[usize::from(*durability).min(5)] };
+        let number = if state.hex {
+            format!("0x{block:x}")
+        } else {
+            thousands(block)
+        };
+        let size = state
+            .loaded
+            .as_ref()
+            .map_or(4096, |l| u64::from(l.block_size));
+        let safe = if *role == 0 {
+            ""
+        } else {
+            DURABILITY[usize::from(*durability).min(5)]
+        };
         return format!(
             "Block {number} at {}: {}{}{safe}",
             bytes(block * size),
@@ -491,11 +639,17 @@ fn readout(state: &State) -> String {
             if safe.is_empty() { "" } else { ", " }
         );
     }
-    let Some(tile) = state.view.map.as_ref().and_then(|m| m.get(cursor as usize)) else { return String::new() };
+    let Some(tile) = state.view.map.as_ref().and_then(|m| m.get(cursor as usize)) else {
+        return String::new();
+    };
     let used: u32 = tile.by_role[1..].iter().sum();
     format!(
         "{} {}: {} used, {} free, {} free{}",
-        if tile.groups == 1 { "Group" } else { "Groups from" },
+        if tile.groups == 1 {
+            "Group"
+        } else {
+            "Groups from"
+        },
         thousands(u64::from(tile.first_group)),
         count(u64::from(used), "block", "blocks"),
         thousands(u64::from(tile.by_role[0])),
@@ -505,10 +659,15 @@ fn readout(state: &State) -> String {
 }
 
 fn flags(flags: u8) -> String {
-    [(1, "INODE_UNINIT"), (2, "BLOCK_UNINIT"), (4, "INODE_ZEROED"), (128, "descriptor checksum mismatch")]
-        .into_iter()
-        .filter(|(bit, _)| flags & bit != 0)
-        .fold(String::new(), |out, (_, word)| out + ", " + word)
+    [
+        (1, "INODE_UNINIT"),
+        (2, "BLOCK_UNINIT"),
+        (4, "INODE_ZEROED"),
+        (128, "descriptor checksum mismatch"),
+    ]
+    .into_iter()
+    .filter(|(bit, _)| flags & bit != 0)
+    .fold(String::new(), |out, (_, word)| out + ", " + word)
 }
 
 fn table(scope: Scope<'_>) -> Html {

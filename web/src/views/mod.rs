@@ -1,15 +1,15 @@
 //! Panels. Each draws what the newest answers say and sends actions; none of them holds a fact of its own.
 
-pub mod amp;
-pub mod crash;
-pub mod heat;
-pub mod hex;
-pub mod itable;
-pub mod log;
-pub mod loss;
-pub mod map;
-pub mod ring;
-pub mod tree;
+pub(crate) mod amp;
+pub(crate) mod crash;
+pub(crate) mod heat;
+pub(crate) mod hex;
+pub(crate) mod itable;
+pub(crate) mod log;
+pub(crate) mod loss;
+pub(crate) mod map;
+pub(crate) mod ring;
+pub(crate) mod tree;
 
 use fsglass_web::link::protocol::{DURABILITY, ROLES};
 use fsglass_web::state::store::{Action, Mode, Panel, State, Ui};
@@ -17,28 +17,31 @@ use yew::prelude::*;
 
 /// State and a way to change it.
 #[derive(Clone, Copy)]
-pub struct Scope<'a> {
+pub(crate) struct Scope<'a> {
     /// State.
-    pub state: &'a State,
+    pub(crate) state: &'a State,
     /// Where actions go.
-    pub send: &'a Callback<Action>,
+    pub(crate) send: &'a Callback<Action>,
 }
 
 impl Scope<'_> {
     /// A callback that sends one action, whatever the event.
-    pub fn on<E: 'static>(&self, action: Action) -> Callback<E> {
+    pub(crate) fn on<E: 'static>(&self, action: Action) -> Callback<E> {
         let send = self.send.clone();
         Callback::from(move |_| send.emit(action.clone()))
     }
 
     /// A redraw key: the newest answer, the theme, and what the caller adds.
-    pub fn stamp(&self, more: &str) -> String {
-        format!("{}/{}/{}/{more}", self.state.view.stamp, self.state.theme, self.state.at_ns)
+    pub(crate) fn stamp(&self, more: &str) -> String {
+        format!(
+            "{}/{}/{}/{more}",
+            self.state.view.stamp, self.state.theme, self.state.at_ns
+        )
     }
 }
 
 /// The body of a panel.
-pub fn body(scope: Scope<'_>, panel: Panel) -> Html {
+pub(crate) fn body(scope: Scope<'_>, panel: Panel) -> Html {
     match panel {
         Panel::Map => map::view(scope),
         Panel::Ring => ring::view(scope),
@@ -53,14 +56,21 @@ pub fn body(scope: Scope<'_>, panel: Panel) -> Html {
 }
 
 fn has_picture(panel: Panel) -> bool {
-    matches!(panel, Panel::Map | Panel::Ring | Panel::Itable | Panel::Heat | Panel::Amp)
+    matches!(
+        panel,
+        Panel::Map | Panel::Ring | Panel::Itable | Panel::Heat | Panel::Amp
+    )
 }
 
 /// A panel with its head; `slot` is its place on the bench.
-pub fn panel(scope: Scope<'_>, panel: Panel, slot: Option<usize>, class: &str) -> Html {
+pub(crate) fn panel(scope: Scope<'_>, panel: Panel, slot: Option<usize>, class: &str) -> Html {
     let state = scope.state;
     let title = state.title(panel);
-    let modes = [(Mode::Picture, "Picture"), (Mode::Table, "Table"), (Mode::Log, "Log")];
+    let modes = [
+        (Mode::Picture, "Picture"),
+        (Mode::Table, "Table"),
+        (Mode::Log, "Log"),
+    ];
     let mut classes = classes!("panel", class.to_string(), panel.id());
     if state.focus == Some(panel) {
         classes.push("focused");
@@ -105,8 +115,16 @@ pub fn panel(scope: Scope<'_>, panel: Panel, slot: Option<usize>, class: &str) -
 
 fn provenance(panel: Panel) -> Html {
     let (class, word, why) = match panel {
-        Panel::Heat => ("dot", "modelled", "Latencies come from the device model; counts and bytes are exact"),
-        _ => ("dot exact", "exact", "The core did it: bytes, blocks, order, counts"),
+        Panel::Heat => (
+            "dot",
+            "modelled",
+            "Latencies come from the device model; counts and bytes are exact",
+        ),
+        _ => (
+            "dot exact",
+            "exact",
+            "The core did it: bytes, blocks, order, counts",
+        ),
     };
     html! { <span class="provenance" title={why}><span class={class}></span>{ " " }{ word }</span> }
 }
@@ -129,9 +147,16 @@ fn menu(scope: Scope<'_>, panel: Panel, slot: usize) -> Html {
 }
 
 /// A small swatch of a role, with its hatch.
-pub fn swatch(role: usize) -> Html {
-    let class = ["role-free", "role-fixed", "role-bitmap", "role-itable", "role-tree", "role-journal", "role-data"]
-        [role.min(6)];
+pub(crate) fn swatch(role: usize) -> Html {
+    let class = [
+        "role-free",
+        "role-fixed",
+        "role-bitmap",
+        "role-itable",
+        "role-tree",
+        "role-journal",
+        "role-data",
+    ][role.min(6)];
     let hatch = match role {
         2 => "M0 4h12M0 8h12M4 0v12M8 0v12",
         3 => "M0 3h12M0 6h12M0 9h12",
@@ -145,26 +170,35 @@ pub fn swatch(role: usize) -> Html {
 }
 
 /// The mark of a durability, for badges.
-pub fn durability_mark(durability: u8) -> Html {
+pub(crate) fn durability_mark(durability: u8) -> Html {
     let inside = match durability {
         1 => html! { <rect class="hollow" x="1" y="1" width="10" height="10"/> },
-        2 => html! { <><rect class="hollow" x="1" y="1" width="10" height="10"/><path class="stroke" d="M4 3l3 3-3 3"/></> },
+        2 => {
+            html! { <><rect class="hollow" x="1" y="1" width="10" height="10"/><path class="stroke" d="M4 3l3 3-3 3"/></> }
+        }
         3 => html! { <path class="role-data" d="M1 1h6l4 4v6H1z"/> },
-        4 => html! { <><rect class="role-data" x="1" y="1" width="10" height="7"/><rect class="role-journal" x="1" y="9" width="10" height="2"/></> },
-        5 => html! { <path class="ink" d="M2 3h1v1H2zM6 2h1v1H6zM9 5h1v1H9zM4 6h1v1H4zM7 9h1v1H7zM2 9h1v1H2z"/> },
+        4 => {
+            html! { <><rect class="role-data" x="1" y="1" width="10" height="7"/><rect class="role-journal" x="1" y="9" width="10" height="2"/></> }
+        }
+        5 => {
+            html! { <path class="ink" d="M2 3h1v1H2zM6 2h1v1H6zM9 5h1v1H9zM4 6h1v1H4zM7 9h1v1H7zM2 9h1v1H2z"/> }
+        }
         _ => html! { <rect class="role-data" x="1" y="1" width="10" height="10"/> },
     };
     html! { <svg viewBox="0 0 12 12" aria-hidden="true">{ inside }</svg> }
 }
 
 /// A badge: mark and word.
-pub fn badge(durability: u8) -> Html {
-    let word = DURABILITY.get(usize::from(durability)).copied().unwrap_or("unknown");
+pub(crate) fn badge(durability: u8) -> Html {
+    let word = DURABILITY
+        .get(usize::from(durability))
+        .copied()
+        .unwrap_or("unknown");
     html! { <span class="badge">{ durability_mark(durability) }{ word }</span> }
 }
 
 /// The legend of roles, which fades the roles that are switched off.
-pub fn legend(scope: Scope<'_>) -> Html {
+pub(crate) fn legend(scope: Scope<'_>) -> Html {
     html! {
         <div class="legend" role="group" aria-label="Roles; press one to fade it">
             { for (1..ROLES.len()).map(|role| {

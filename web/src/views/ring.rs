@@ -4,7 +4,9 @@ use std::f64::consts::{FRAC_PI_2, TAU};
 use std::rc::Rc;
 
 use fsglass_web::layout::ring_angle;
-use fsglass_web::link::protocol::{Journal, JournalBlock, JournalKind, Selection, Transaction, TxState};
+use fsglass_web::link::protocol::{
+    Journal, JournalBlock, JournalKind, Selection, Transaction, TxState,
+};
 use fsglass_web::state::act::Act;
 use fsglass_web::state::store::{Action, Mode, Panel};
 use fsglass_web::state::text::{bytes, duration, instant, significant, thousands};
@@ -12,7 +14,7 @@ use yew::prelude::*;
 
 use super::{log, Scope};
 use crate::draw::figure::Point;
-use crate::draw::pen::Align;
+use crate::draw::pen::{Align, Face};
 use crate::draw::{Figure, Painter, Pen};
 
 const TEETH_H: f64 = 46.0;
@@ -23,7 +25,7 @@ const RING_MIN: f64 = 210.0;
 const ARC_MIN: f64 = 0.012;
 
 /// The panel's body.
-pub fn view(scope: Scope<'_>) -> Html {
+pub(crate) fn view(scope: Scope<'_>) -> Html {
     let state = scope.state;
     let Some(journal) = &state.view.journal else {
         return html! { <p class="empty">{ "The journal appears when the file system is mounted." }</p> };
@@ -83,14 +85,32 @@ struct Ring {
 
 fn geometry(w: f64, height: f64) -> Ring {
     let outer = (w.min(height) / 2.0 - 34.0).max(40.0);
-    Ring { x: w / 2.0, y: height / 2.0 + 4.0, outer, inner: outer - (outer * 0.2).clamp(14.0, 30.0) }
+    Ring {
+        x: w / 2.0,
+        y: height / 2.0 + 4.0,
+        outer,
+        inner: outer - (outer * 0.2).clamp(14.0, 30.0),
+    }
 }
 
 fn sector(pen: &Pen<'_>, ring: &Ring, from: f64, to: f64) {
-    let to = if to - from < ARC_MIN { from + ARC_MIN } else { to };
+    let to = if to - from < ARC_MIN {
+        from + ARC_MIN
+    } else {
+        to
+    };
     pen.ctx.begin_path();
-    let _ = pen.ctx.arc(ring.x, ring.y, ring.outer, from - FRAC_PI_2, to - FRAC_PI_2);
-    let _ = pen.ctx.arc_with_anticlockwise(ring.x, ring.y, ring.inner, to - FRAC_PI_2, from - FRAC_PI_2, true);
+    let _ = pen
+        .ctx
+        .arc(ring.x, ring.y, ring.outer, from - FRAC_PI_2, to - FRAC_PI_2);
+    let _ = pen.ctx.arc_with_anticlockwise(
+        ring.x,
+        ring.y,
+        ring.inner,
+        to - FRAC_PI_2,
+        from - FRAC_PI_2,
+        true,
+    );
     pen.ctx.close_path();
 }
 
@@ -158,12 +178,19 @@ fn paint_transaction(pen: &Pen<'_>, journal: &Journal, ring: &Ring, t: &Transact
         pen.stroke(&pen.t.focus, 2.0);
         pen.ctx.stroke();
     }
-    let middle = (from + to) / 2.0 - FRAC_PI_2;
+    let middle = f64::midpoint(from, to) - FRAC_PI_2;
     if to - from > 0.16 || chosen {
         let radius = ring.outer + 12.0;
         let (sin, cos) = middle.sin_cos();
         let label = format!("T{}", t.tid);
-        pen.text(ring.x + cos * radius, ring.y + sin * radius + 4.0, &label, &pen.t.ink, 12.0, &pen.t.sans, Align::Middle);
+        pen.text(
+            ring.x + cos * radius,
+            ring.y + sin * radius + 4.0,
+            &label,
+            &pen.t.ink,
+            Face::Sans(12.0),
+            Align::Middle,
+        );
     }
 }
 
@@ -176,7 +203,8 @@ fn hatch_sector(pen: &Pen<'_>, ring: &Ring, from: f64, to: f64) {
     let mut d = -2.0 * ring.outer;
     while d < 2.0 * ring.outer {
         pen.ctx.move_to(ring.x + d, ring.y + ring.outer);
-        pen.ctx.line_to(ring.x + d + 2.0 * ring.outer, ring.y - ring.outer);
+        pen.ctx
+            .line_to(ring.x + d + 2.0 * ring.outer, ring.y - ring.outer);
         d += 5.0;
     }
     pen.ctx.stroke();
@@ -202,33 +230,50 @@ fn inward(pen: &Pen<'_>, ring: &Ring, from: f64, to: f64) {
 
 /// The running transaction is outside: it is in memory, not in the log.
 fn running_arc(pen: &Pen<'_>, journal: &Journal, ring: &Ring) {
-    let Some(running) = &journal.running else { return };
+    let Some(running) = &journal.running else {
+        return;
+    };
     let from = ring_angle(journal.head, journal.first, journal.blocks);
-    let span = TAU * f64::from(running.credits.max(running.blocks)) / f64::from(journal.blocks.max(1));
+    let span =
+        TAU * f64::from(running.credits.max(running.blocks)) / f64::from(journal.blocks.max(1));
     let radius = ring.outer + 6.0;
     pen.stroke(&pen.t.role[5], 2.0);
     pen.dash(&[4.0, 3.0]);
     pen.ctx.begin_path();
-    let _ = pen.ctx.arc(ring.x, ring.y, radius, from - FRAC_PI_2, from + span.max(0.08) - FRAC_PI_2);
+    let _ = pen.ctx.arc(
+        ring.x,
+        ring.y,
+        radius,
+        from - FRAC_PI_2,
+        from + span.max(0.08) - FRAC_PI_2,
+    );
     pen.ctx.stroke();
     pen.dash(&[]);
-    let (sin, cos) = (from + span.max(0.08) + 0.06 - FRAC_PI_2).sin_cos();
-    let align = if cos < -0.2 { Align::End } else { Align::Start };
-    let words = format!("T{} {}", running.tid, running.state.word());
-    pen.text(ring.x + cos * (radius + 4.0), ring.y + sin * (radius + 4.0) + 4.0, &words, &pen.t.ink_2, 12.0, &pen.t.sans, align);
 }
 
 /// Where the log wraps: a stitched line.
 fn seam(pen: &Pen<'_>, ring: &Ring) {
     pen.dash(&[2.0, 2.0]);
-    pen.line(ring.x, ring.y - ring.outer - 4.0, ring.x, ring.y - ring.inner + 4.0, &pen.t.ink, 2.0);
+    pen.line(
+        ring.x,
+        ring.y - ring.outer - 4.0,
+        ring.x,
+        ring.y - ring.inner + 4.0,
+        &pen.t.ink,
+        2.0,
+    );
     pen.dash(&[]);
 }
 
 fn hand(pen: &Pen<'_>, journal: &Journal, ring: &Ring, block: u32, solid: bool) {
     let angle = ring_angle(block.max(journal.first), journal.first, journal.blocks) - FRAC_PI_2;
     let (sin, cos) = angle.sin_cos();
-    let at = |radius: f64, side: f64| (ring.x + cos * radius - sin * side, ring.y + sin * radius + cos * side);
+    let at = |radius: f64, side: f64| {
+        (
+            ring.x + cos * radius - sin * side,
+            ring.y + sin * radius + cos * side,
+        )
+    };
     let tip = at(ring.inner - 2.0, 0.0);
     let (left, right) = (at(ring.inner - 12.0, -4.5), at(ring.inner - 12.0, 4.5));
     pen.ctx.begin_path();
@@ -248,58 +293,147 @@ fn hand(pen: &Pen<'_>, journal: &Journal, ring: &Ring, block: u32, solid: bool) 
     // Head and tail may meet: their words stand on different radii.
     let words = at(ring.inner - if solid { 24.0 } else { 38.0 }, 0.0);
     let word = if solid { "head" } else { "tail" };
-    pen.text(words.0, words.1 + 4.0, word, &pen.t.ink_2, 12.0, &pen.t.sans, Align::Middle);
+    pen.text(
+        words.0,
+        words.1 + 4.0,
+        word,
+        &pen.t.ink_2,
+        Face::Sans(12.0),
+        Align::Middle,
+    );
 }
 
 fn centre(pen: &Pen<'_>, journal: &Journal, ring: &Ring) {
     let free = 100.0 * f64::from(journal.free) / f64::from(journal.blocks.max(1));
-    let tid = journal.running.as_ref().map(|r| r.tid).or_else(|| journal.transactions.last().map(|t| t.tid));
-    let top = tid.map_or_else(|| "no transaction".into(), |t| format!("T{t}"));
-    let next = journal.next_commit_ns.map_or_else(|| "no commit due".into(), |ns| format!("commits in {}", duration(ns)));
-    pen.text(ring.x, ring.y - 12.0, &top, &pen.t.ink, 20.0, &pen.t.serif, Align::Middle);
-    pen.text(ring.x, ring.y + 6.0, &next, &pen.t.ink_2, 12.0, &pen.t.sans, Align::Middle);
+    let top = match (&journal.running, journal.transactions.last()) {
+        (Some(running), _) => format!("T{} {}", running.tid, running.state.word()),
+        (None, Some(last)) => format!("T{} {}", last.tid, last.state.word()),
+        (None, None) => "empty".into(),
+    };
+    let next = journal.next_commit_ns.map_or_else(
+        || "no commit due".into(),
+        |ns| format!("commits in {}", duration(ns)),
+    );
+    pen.text(
+        ring.x,
+        ring.y - 12.0,
+        &top,
+        &pen.t.ink,
+        Face::Serif(16.0),
+        Align::Middle,
+    );
+    pen.text(
+        ring.x,
+        ring.y + 6.0,
+        &next,
+        &pen.t.ink_2,
+        Face::Sans(12.0),
+        Align::Middle,
+    );
     let share = format!("{} % free", significant(free));
-    pen.text(ring.x, ring.y + 22.0, &share, &pen.t.ink_2, 12.0, &pen.t.sans, Align::Middle);
+    pen.text(
+        ring.x,
+        ring.y + 22.0,
+        &share,
+        &pen.t.ink_2,
+        Face::Sans(12.0),
+        Align::Middle,
+    );
+}
+
+/// The unrolled log: where it is on the canvas.
+struct Strip {
+    y: f64,
+    h: f64,
+    first: u32,
+    px_per_block: f64,
+}
+
+impl Strip {
+    fn x_of(&self, block: u32) -> f64 {
+        self.px_per_block * f64::from(block.saturating_sub(self.first))
+    }
 }
 
 fn paint_strip(pen: &Pen<'_>, journal: &Journal, tid: Option<u32>, height: f64) {
-    let (y, h) = (height * 0.38, (height * 0.24).clamp(16.0, 40.0));
     let span = f64::from((journal.blocks - journal.first).max(1));
-    let x_of = |block: u32| pen.w * f64::from(block.saturating_sub(journal.first)) / span;
+    let strip = Strip {
+        y: height * 0.38,
+        h: (height * 0.24).clamp(16.0, 40.0),
+        first: journal.first,
+        px_per_block: pen.w / span,
+    };
+    let (y, h) = (strip.y, strip.h);
     pen.frame(0.0, y, pen.w, h, &pen.t.rule_strong, 1.0);
     for t in &journal.transactions {
-        let parts = split(journal, t);
-        for (from, len) in parts {
-            let (x, w) = (x_of(from), (pen.w * f64::from(len) / span).max(1.5));
-            let colour = if t.checkpointed_ns > 0 { &pen.t.rule } else { &pen.t.role[5] };
-            let committing = matches!(t.state, TxState::Commit | TxState::Flush | TxState::Locked);
-            pen.ctx.set_global_alpha(if committing { 0.4 } else { 1.0 });
-            pen.rect(x, y, w, h, colour);
-            pen.ctx.set_global_alpha(1.0);
-            if tid == Some(t.tid) {
-                pen.frame(x - 1.0, y - 2.0, w + 2.0, h + 4.0, &pen.t.focus, 2.0);
-            }
-            if w > 26.0 {
-                pen.text(x + w / 2.0, y - 6.0, &format!("T{}", t.tid), &pen.t.ink, 12.0, &pen.t.sans, Align::Middle);
-            }
+        for (from, len) in split(journal, t) {
+            strip_part(pen, &strip, t, from, len, tid == Some(t.tid));
         }
     }
-    for (block, word, solid, drop) in [(journal.tail, "tail", false, 14.0), (journal.head, "head", true, 28.0)] {
-        let x = x_of(block).clamp(5.0, pen.w - 5.0);
-        pen.line(x, y - 4.0, x, y + h + drop - 10.0, &pen.t.ink, if solid { 2.0 } else { 1.0 });
-        let align = if x > pen.w - 40.0 { Align::End } else { Align::Start };
-        pen.text(x, y + h + drop, word, &pen.t.ink_2, 12.0, &pen.t.sans, align);
+    let ends = [
+        (journal.tail, "tail", 1.0, 14.0),
+        (journal.head, "head", 2.0, 28.0),
+    ];
+    for (block, word, width, drop) in ends {
+        let x = strip.x_of(block).clamp(5.0, pen.w - 5.0);
+        pen.line(x, y - 4.0, x, y + h + drop - 10.0, &pen.t.ink, width);
+        let align = if x > pen.w - 40.0 {
+            Align::End
+        } else {
+            Align::Start
+        };
+        pen.note(x, y + h + drop, word, align);
     }
     if let Some(running) = &journal.running {
-        let w = (pen.w * f64::from(running.credits.max(1)) / span).max(24.0);
+        let w = (strip.px_per_block * f64::from(running.credits.max(1))).max(24.0);
+        let x = strip.x_of(journal.head).min(pen.w - w);
         pen.dash(&[4.0, 3.0]);
-        pen.frame(x_of(journal.head).min(pen.w - w), y - 26.0, w, 12.0, &pen.t.role[5], 1.5);
+        pen.frame(x, y - 16.0, w, 10.0, &pen.t.role[5], 1.5);
         pen.dash(&[]);
-        let words = format!("T{} {}, {} blocks joined", running.tid, running.state.word(), running.blocks);
-        pen.text(pen.w, y - 16.0, &words, &pen.t.ink_2, 12.0, &pen.t.sans, Align::End);
+        let (tid, state) = (running.tid, running.state.word());
+        let words = format!("T{tid} {state}, {} blocks joined", running.blocks);
+        pen.note(pen.w, y - 24.0, &words, Align::End);
     }
-    let words = format!("{} blocks, {} free", thousands(u64::from(journal.blocks)), thousands(u64::from(journal.free)));
-    pen.text(pen.w, y + h + 42.0, &words, &pen.t.ink_2, 12.0, &pen.t.sans, Align::End);
+    let all = thousands(u64::from(journal.blocks));
+    let words = format!("{all} blocks, {} free", thousands(u64::from(journal.free)));
+    pen.note(pen.w, y + h + 42.0, &words, Align::End);
+}
+
+/// A transaction, or the half of it before or after the wrap.
+fn strip_part(pen: &Pen<'_>, strip: &Strip, t: &Transaction, from: u32, len: u32, chosen: bool) {
+    let (x, w) = (
+        strip.x_of(from),
+        (strip.px_per_block * f64::from(len)).max(1.5),
+    );
+    let home = t.checkpointed_ns > 0;
+    let committing = matches!(t.state, TxState::Commit | TxState::Flush | TxState::Locked);
+    pen.ctx.set_global_alpha(if committing { 0.4 } else { 1.0 });
+    pen.rect(
+        x,
+        strip.y,
+        w,
+        strip.h,
+        if home { &pen.t.rule } else { &pen.t.role[5] },
+    );
+    pen.ctx.set_global_alpha(1.0);
+    if chosen {
+        pen.frame(
+            x - 1.0,
+            strip.y - 2.0,
+            w + 2.0,
+            strip.h + 4.0,
+            &pen.t.focus,
+            2.0,
+        );
+    }
+    if w > 26.0 {
+        pen.note(
+            x + w / 2.0,
+            strip.y - 6.0,
+            &format!("T{}", t.tid),
+            Align::Middle,
+        );
+    }
 }
 
 /// A transaction in the log, in two parts where it wraps.
@@ -314,13 +448,30 @@ fn split(journal: &Journal, t: &Transaction) -> Vec<(u32, u32)> {
 }
 
 /// The blocks of one transaction, each a tooth in the hue of its home.
-fn paint_teeth(pen: &Pen<'_>, journal: &Journal, blocks: &[JournalBlock], tid: Option<u32>, top: f64) {
+fn paint_teeth(
+    pen: &Pen<'_>,
+    journal: &Journal,
+    blocks: &[JournalBlock],
+    tid: Option<u32>,
+    top: f64,
+) {
     let Some(tid) = tid else { return };
     let y = top + 14.0;
     let h = 18.0;
-    let state = journal.transactions.iter().find(|t| t.tid == tid).map_or("", |t| t.state.word());
+    let state = journal
+        .transactions
+        .iter()
+        .find(|t| t.tid == tid)
+        .map_or("", |t| t.state.word());
     let words = format!("T{tid} {state}: {} blocks in the log", blocks.len());
-    pen.text(0.0, top + 8.0, &words, &pen.t.ink_2, 12.0, &pen.t.sans, Align::Start);
+    pen.text(
+        0.0,
+        top + 8.0,
+        &words,
+        &pen.t.ink_2,
+        Face::Sans(12.0),
+        Align::Start,
+    );
     let fit = (pen.w / (TOOTH_W + 2.0)) as usize;
     for (i, block) in blocks.iter().take(fit).enumerate() {
         let x = i as f64 * (TOOTH_W + 2.0);
@@ -344,13 +495,27 @@ fn paint_teeth(pen: &Pen<'_>, journal: &Journal, blocks: &[JournalBlock], tid: O
     }
     if blocks.len() > fit {
         let more = format!("+{}", thousands((blocks.len() - fit) as u64));
-        pen.text(pen.w, top + 8.0, &more, &pen.t.ink_2, 12.0, &pen.t.sans, Align::End);
+        pen.text(
+            pen.w,
+            top + 8.0,
+            &more,
+            &pen.t.ink_2,
+            Face::Sans(12.0),
+            Align::End,
+        );
     }
 }
 
 fn letter_tooth(pen: &Pen<'_>, x: f64, y: f64, h: f64, letter: &str) {
     pen.frame(x, y, TOOTH_W, h, &pen.t.ink, 1.0);
-    pen.text(x + TOOTH_W / 2.0, y + 13.0, letter, &pen.t.ink, 11.0, &pen.t.sans, Align::Middle);
+    pen.text(
+        x + TOOTH_W / 2.0,
+        y + 13.0,
+        letter,
+        &pen.t.ink,
+        Face::Sans(11.0),
+        Align::Middle,
+    );
 }
 
 fn pick(scope: Scope<'_>, journal: &Rc<Journal>) -> Callback<Point> {
@@ -361,7 +526,9 @@ fn pick(scope: Scope<'_>, journal: &Rc<Journal>) -> Callback<Point> {
         if p.y > height {
             let tooth = (p.x / (TOOTH_W + 2.0)) as usize;
             if let Some(block) = blocks.get(tooth) {
-                let target = block.home.map_or(Selection::JournalBlock(block.jblock), Selection::Block);
+                let target = block
+                    .home
+                    .map_or(Selection::JournalBlock(block.jblock), Selection::Block);
                 send.emit(Action::Select(Some(target)));
             }
             return;
@@ -379,7 +546,11 @@ fn pick(scope: Scope<'_>, journal: &Rc<Journal>) -> Callback<Point> {
             let away = |t: &Transaction| {
                 let from = f64::from(t.start);
                 let to = from + f64::from(t.blocks);
-                if block < from { from - block } else { (block - to).max(0.0) }
+                if block < from {
+                    from - block
+                } else {
+                    (block - to).max(0.0)
+                }
             };
             away(a).total_cmp(&away(b))
         });

@@ -10,7 +10,7 @@ use super::{badge, Scope};
 const ROWS_MAX: usize = 500;
 
 /// The panel's body.
-pub fn view(scope: Scope<'_>) -> Html {
+pub(crate) fn view(scope: Scope<'_>) -> Html {
     let Some(rows) = &scope.state.view.tree else {
         return html! { <p class="empty">{ "No file yet." }</p> };
     };

@@ -10,8 +10,10 @@ use super::value_of;
 use crate::views::Scope;
 
 /// The open sheet, if there is one.
-pub fn view(scope: Scope<'_>, href: &str) -> Html {
-    let Some(dialog) = scope.state.dialog else { return html! {} };
+pub(crate) fn view(scope: Scope<'_>, href: &str) -> Html {
+    let Some(dialog) = scope.state.dialog else {
+        return html! {};
+    };
     let (title, body) = match dialog {
         Dialog::Help => ("Keys", help(scope)),
         Dialog::Palette => ("All actions", palette(scope)),
@@ -36,7 +38,10 @@ fn shown(key: &str) -> String {
         ("Shift+ArrowLeft", "Shift ←"),
         ("Shift+ArrowRight", "Shift →"),
     ];
-    words.iter().find(|(k, _)| *k == key).map_or_else(|| key.replace('+', " "), |(_, w)| (*w).to_string())
+    words
+        .iter()
+        .find(|(k, _)| *k == key)
+        .map_or_else(|| key.replace('+', " "), |(_, w)| (*w).to_string())
 }
 
 fn help(scope: Scope<'_>) -> Html {
@@ -103,7 +108,10 @@ fn parse_target(text: &str) -> Option<Selection> {
         return Some(Selection::Super);
     }
     let digits: String = lower.chars().skip_while(|c| !c.is_ascii_digit()).collect();
-    let number = digits.strip_prefix("0x").map_or_else(|| digits.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())?;
+    let number = digits.strip_prefix("0x").map_or_else(
+        || digits.parse().ok(),
+        |hex| u64::from_str_radix(hex, 16).ok(),
+    )?;
     let small = u32::try_from(number).ok();
     match lower.chars().next()? {
         'i' | '<' => small.map(Selection::Inode),
@@ -121,7 +129,9 @@ fn goto(scope: Scope<'_>) -> Html {
             send.emit(Action::Select(Some(target)));
             send.emit(Action::Open(None));
         }
-        None => send.emit(Action::Say("Not understood: write 1057, inode 12, T8, group 3, j 40, /path or super.".into())),
+        None => send.emit(Action::Say(
+            "Not understood: write 1057, inode 12, T8, group 3, j 40, /path or super.".into(),
+        )),
     });
     html! {
         <>
@@ -163,7 +173,9 @@ fn save(scope: Scope<'_>) -> Html {
 }
 
 fn exported(state: &State) -> Html {
-    let Some(export) = &state.export else { return html! {} };
+    let Some(export) = &state.export else {
+        return html! {};
+    };
     html! {
         <>
             <p>{ "Saved: " }{ export.files.iter().map(|f| format!("{} ({})", f.name, bytes(f.bytes.len() as u64))).collect::<Vec<_>>().join(", ") }</p>

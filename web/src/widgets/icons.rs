@@ -7,37 +7,37 @@ fn icon(d: &'static str) -> Html {
 }
 
 /// Play.
-pub fn play() -> Html {
+pub(crate) fn play() -> Html {
     icon("M4 2l9 6-9 6z")
 }
 
 /// Pause.
-pub fn pause() -> Html {
+pub(crate) fn pause() -> Html {
     icon("M4 2h3v12H4zM9 2h3v12H9z")
 }
 
 /// Step back.
-pub fn back() -> Html {
+pub(crate) fn back() -> Html {
     icon("M11 2v12L4 8zM2 2h2v12H2z")
 }
 
 /// Step forward.
-pub fn forward() -> Html {
+pub(crate) fn forward() -> Html {
     icon("M5 2v12l7-6zM12 2h2v12h-2z")
 }
 
 /// To the start.
-pub fn start() -> Html {
+pub(crate) fn start() -> Html {
     icon("M2 2h2v12H2zM9 2v12L4 8zM15 2v12l-5-6z")
 }
 
 /// To the end.
-pub fn end() -> Html {
+pub(crate) fn end() -> Html {
     icon("M12 2h2v12h-2zM7 2v12l5-6zM1 2v12l5-6z")
 }
 
 /// The plug: a drawn connector, in or out.
-pub fn plug(out: bool) -> Html {
+pub(crate) fn plug(out: bool) -> Html {
     let x = if out { -7.0 } else { 0.0 };
     html! {
         <svg viewBox="0 0 40 32" aria-hidden="true">
@@ -51,7 +51,7 @@ pub fn plug(out: bool) -> Html {
 }
 
 /// The mark of the product: a journal ring.
-pub fn ring() -> Html {
+pub(crate) fn ring() -> Html {
     html! {
         <svg viewBox="0 0 32 32" aria-hidden="true">
             <circle cx="16" cy="16" r="11" fill="none" stroke="currentColor" stroke-opacity="0.25" stroke-width="5"/>

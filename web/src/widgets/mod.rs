@@ -1,15 +1,17 @@
 //! Parts without facts of their own: transport, dialogs, icons, banners.
 
-pub mod dialogs;
-pub mod icons;
-pub mod transport;
+pub(crate) mod dialogs;
+pub(crate) mod icons;
+pub(crate) mod transport;
 
 use wasm_bindgen::JsCast;
 use web_sys::{Event, HtmlInputElement, HtmlSelectElement, HtmlTextAreaElement};
 
 /// Value of the form control that an event comes from.
-pub fn value_of(e: &Event) -> String {
-    let Some(target) = e.target() else { return String::new() };
+pub(crate) fn value_of(e: &Event) -> String {
+    let Some(target) = e.target() else {
+        return String::new();
+    };
     if let Some(input) = target.dyn_ref::<HtmlInputElement>() {
         input.value()
     } else if let Some(select) = target.dyn_ref::<HtmlSelectElement>() {

@@ -18,7 +18,7 @@ const AXIS_W: f64 = 0.0;
 const SPEED_STEPS: f64 = 120.0;
 
 /// The whole bar.
-pub fn view(scope: Scope<'_>) -> Html {
+pub(crate) fn view(scope: Scope<'_>) -> Html {
     let state = scope.state;
     html! {
         <footer class="transport" data-now={state.at_ns.to_string()} aria-label="Transport">
@@ -44,17 +44,25 @@ pub fn view(scope: Scope<'_>) -> Html {
 }
 
 /// One button with a sign and an accessible name.
-pub fn key(scope: Scope<'_>, act: Act, sign: Html) -> Html {
-    let words = if act == Act::Play && scope.state.playing { "Pause" } else { act.words() };
+pub(crate) fn key(scope: Scope<'_>, act: Act, sign: Html) -> Html {
+    let words = if act == Act::Play && scope.state.playing {
+        "Pause"
+    } else {
+        act.words()
+    };
     html! {
         <button data-act={act.name()} aria-label={words} title={words} onclick={scope.on(Action::Act(act))}>{ sign }</button>
     }
 }
 
 /// The plug: in, or out until it is put in again.
-pub fn plug(scope: Scope<'_>, small: bool) -> Html {
+pub(crate) fn plug(scope: Scope<'_>, small: bool) -> Html {
     let out = scope.state.crash.is_some();
-    let (act, words) = if out { (Act::Undo, "Plug in again") } else { (Act::PullPlug, "Pull the plug") };
+    let (act, words) = if out {
+        (Act::Undo, "Plug in again")
+    } else {
+        (Act::PullPlug, "Pull the plug")
+    };
     html! {
         <button class={classes!("plug", small.then_some("small"))} data-act={act.name()} disabled={scope.state.loaded.is_none() || scope.state.cutting}
             onclick={scope.on(Action::Act(act))}>{ icons::plug(out) }<span>{ words }</span></button>
@@ -110,7 +118,7 @@ fn speed_control(scope: Scope<'_>) -> Html {
 }
 
 /// The scrubber: density of operations, commits, flushes, checkpoints, and the cursor.
-pub fn scrubber(scope: Scope<'_>) -> Html {
+pub(crate) fn scrubber(scope: Scope<'_>) -> Html {
     let state = scope.state;
     let marks = state.view.marks.clone().unwrap_or_default();
     let (at, end, reachable) = (state.at_ns, state.end_ns(), state.progress.reachable_ns);
@@ -119,7 +127,8 @@ pub fn scrubber(scope: Scope<'_>) -> Html {
         stamp: scope.stamp(&format!("scrub{end}/{reachable}/{cut:?}")),
         paint: Rc::new(move |pen| paint(pen, &marks, at, end, reachable, cut)),
     };
-    let seek = move |p: Point| (end as f64 * ((p.x - AXIS_W) / (p.w - AXIS_W)).clamp(0.0, 1.0)) as u64;
+    let seek =
+        move |p: Point| (end as f64 * ((p.x - AXIS_W) / (p.w - AXIS_W)).clamp(0.0, 1.0)) as u64;
     let onpick = {
         let send = scope.send.clone();
         Callback::from(move |p: Point| send.emit(Action::Seek(seek(p))))
@@ -145,9 +154,22 @@ fn paint(pen: &Pen<'_>, marks: &Marks, at: u64, end: u64, reachable: u64, cut: O
     let tall = pen.h > 40.0;
     sparkline(pen, marks, base, &x_of, end);
     pen.line(0.0, base + 0.5, pen.w, base + 0.5, &pen.t.rule, 1.0);
-    pen.line(0.0, base + 0.5, x_of(reachable), base + 0.5, &pen.t.rule_strong, 2.0);
+    pen.line(
+        0.0,
+        base + 0.5,
+        x_of(reachable),
+        base + 0.5,
+        &pen.t.rule_strong,
+        2.0,
+    );
     for (from, to) in &marks.checkpoints {
-        pen.rect(x_of(*from), base + 3.0, (x_of(*to) - x_of(*from)).max(2.0), 3.0, &pen.t.role[3]);
+        pen.rect(
+            x_of(*from),
+            base + 3.0,
+            (x_of(*to) - x_of(*from)).max(2.0),
+            3.0,
+            &pen.t.role[3],
+        );
     }
     for ns in marks.flushes.iter().take(4_000) {
         pen.line(x_of(*ns), base, x_of(*ns), base + 5.0, &pen.t.ink_3, 0.5);
@@ -157,7 +179,14 @@ fn paint(pen: &Pen<'_>, marks: &Marks, at: u64, end: u64, reachable: u64, cut: O
         pen.line(x, base - 9.0, x, base, &pen.t.role[5], 1.5);
         if marks.commits.len() <= 12 && tall {
             let words = format!("T{tid}");
-            pen.text(x + 3.0, base - 3.0, &words, &pen.t.ink_2, 11.0, &pen.t.sans, crate::draw::pen::Align::Start);
+            pen.text(
+                x + 3.0,
+                base - 3.0,
+                &words,
+                &pen.t.ink_2,
+                crate::draw::pen::Face::Sans(11.0),
+                crate::draw::pen::Align::Start,
+            );
         }
     }
     if tall {
@@ -180,7 +209,10 @@ fn paint(pen: &Pen<'_>, marks: &Marks, at: u64, end: u64, reachable: u64, cut: O
 fn sparkline(pen: &Pen<'_>, marks: &Marks, base: f64, x_of: &dyn Fn(u64) -> f64, end: u64) {
     let n = marks.ops.len().max(1) as u64;
     let span = marks.to_ns.saturating_sub(marks.from_ns).min(end).max(1);
-    for (series, colour) in [(&marks.writes, &pen.t.rule), (&marks.ops, &pen.t.rule_strong)] {
+    for (series, colour) in [
+        (&marks.writes, &pen.t.rule),
+        (&marks.ops, &pen.t.rule_strong),
+    ] {
         let most = f64::from(series.iter().copied().max().unwrap_or(0).max(1)) + 1.0;
         for (i, count) in series.iter().enumerate().filter(|(_, c)| **c > 0) {
             let h = (base - 6.0) * (f64::from(*count) + 1.0).log2() / most.log2().max(1.0);
@@ -197,20 +229,42 @@ fn axis(pen: &Pen<'_>, end: u64, x_of: &dyn Fn(u64) -> f64) {
     while s * 1e9 < end as f64 * 0.98 {
         let x = x_of((s * 1e9) as u64);
         let words = fsglass_web::state::text::significant(s);
-        pen.text(x, pen.h - 1.0, &words, &pen.t.ink_3, 11.0, &pen.t.sans, crate::draw::pen::Align::Middle);
+        pen.text(
+            x,
+            pen.h - 1.0,
+            &words,
+            &pen.t.ink_3,
+            crate::draw::pen::Face::Sans(11.0),
+            crate::draw::pen::Align::Middle,
+        );
         s += step;
     }
-    pen.text(0.0, pen.h - 1.0, "0 s", &pen.t.ink_3, 11.0, &pen.t.sans, crate::draw::pen::Align::Start);
+    pen.text(
+        0.0,
+        pen.h - 1.0,
+        "0 s",
+        &pen.t.ink_3,
+        crate::draw::pen::Face::Sans(11.0),
+        crate::draw::pen::Align::Start,
+    );
 }
 
 /// The state of the run in words, for the head of the page.
-pub fn status(state: &State) -> String {
+pub(crate) fn status(state: &State) -> String {
     use fsglass_web::state::text::{instant_short, thousands};
     let p = &state.progress;
     match state.phase() {
         "loading" => "starting".into(),
         "error" => "stopped".into(),
-        _ if p.running => format!("running, {} of {}", instant_short(p.reachable_ns), instant_short(state.end_ns())),
-        _ => format!("{} run, {} events", instant_short(p.reachable_ns), thousands(p.events)),
+        _ if p.running => format!(
+            "running, {} of {}",
+            instant_short(p.reachable_ns),
+            instant_short(state.end_ns())
+        ),
+        _ => format!(
+            "{} run, {} events",
+            instant_short(p.reachable_ns),
+            thousands(p.events)
+        ),
     }
 }

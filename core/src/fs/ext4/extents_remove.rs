@@ -176,6 +176,10 @@ impl Ext4 {
                 let leaf = ExtentIdx::decode(b, l.pos).leaf;
                 node::remove(b, l.pos);
                 let n = node::entries(b);
+                if k == 0 && n == 0 {
+                    // An index without entries is no legal node: the root is an empty leaf from here on.
+                    node::set_depth(b, 0);
+                }
                 (leaf, n, if n > 0 { node::lblk(b, 0) } else { 0 })
             });
             self.ext_dirty(h, inode, l).await?;

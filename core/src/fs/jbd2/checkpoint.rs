@@ -263,7 +263,11 @@ impl Journal {
     /// The transaction needs the log no longer (kernel `__jbd2_journal_drop_transaction`).
     pub(super) fn drop_transaction(&self, t: &Rc<Transaction>) {
         let mut list = self.checkpoint_transactions.borrow_mut();
-        list.retain(|o| !Rc::ptr_eq(o, t));
+        let first = list.front().map_or(t.tid, |t| t.tid);
+        let key = |t: Tid| t.0.wrapping_sub(first.0);
+        if let Ok(i) = list.binary_search_by_key(&key(t.tid), |t| key(t.tid)) {
+            list.remove(i);
+        }
     }
 
     /// Gives up pending checkpoints where a write home failed (kernel `jbd2_check_fs_dev_write_error`).

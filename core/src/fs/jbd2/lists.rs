@@ -6,7 +6,7 @@ use crate::base::Tid;
 use crate::mm::buffer::{Bh, Buffer, JournalList};
 use std::rc::Rc;
 
-/// Buffers in order of insertion. A removed place stays empty until the list is.
+/// Buffers in order of insertion. A removed place stays empty as long as a newer one is taken.
 #[derive(Default)]
 pub(super) struct BufferList {
     slots: Vec<Option<Rc<Buffer>>>,
@@ -35,10 +35,11 @@ impl BufferList {
         if slot.is_some() {
             self.live -= 1;
         }
-        if self.live == 0 {
-            self.slots.clear();
-            self.first = 0;
+        // The newest place is always taken, so that walks from there are short.
+        while self.slots.last().is_some_and(Option::is_none) {
+            self.slots.pop();
         }
+        self.first = self.first.min(self.slots.len());
     }
 
     /// The oldest buffer.
@@ -154,5 +155,35 @@ impl Journal {
         }
         let committing = self.committing.borrow();
         committing.as_ref().filter(|t| t.tid == tid).map(Rc::clone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::{FsBlock, Payload};
+
+    #[test]
+    fn order_and_places_survive_removals() {
+        let mut list = BufferList::default();
+        let buffers: Vec<_> = (0..6)
+            .map(|n| Buffer::for_file(FsBlock(n), 4096, Payload::Zero))
+            .collect();
+        let at: Vec<u32> = buffers.iter().map(|b| list.push(Rc::clone(b))).collect();
+        list.remove(at[0]);
+        list.remove(at[5]);
+        list.remove(at[3]);
+        assert_eq!(list.front().map(|b| b.blocknr.0), Some(1));
+        let from = |at| list.at_or_older(at).map(|(_, b)| b.blocknr.0);
+        assert_eq!(
+            (from(u32::MAX), from(3), from(0)),
+            (Some(4), Some(2), Some(4))
+        );
+        for i in [1, 2, 4] {
+            list.remove(at[i]);
+        }
+        assert!(list.is_empty() && list.front().is_none());
+        list.push(Rc::clone(&buffers[5]));
+        assert_eq!(list.front().map(|b| b.blocknr.0), Some(5));
     }
 }
