@@ -49,6 +49,8 @@ struct Mapping {
     nr_writeback: Cell<u64>,
     /// Journal buffers of file blocks, by logical block. Never iterated.
     buffers: RefCell<FastMap<u32, Rc<Buffer>>>,
+    /// Metadata buffers dirtied for the file without a journal (`i_private_list`).
+    associated: RefCell<Vec<Rc<Buffer>>>,
 }
 
 /// The cached pages of a file. Clones are the same object.
@@ -75,6 +77,7 @@ impl AddressSpace {
             place: Cell::new(Place::None),
             nr_writeback: Cell::new(0),
             buffers: RefCell::default(),
+            associated: RefCell::default(),
         }))
     }
 
@@ -352,6 +355,19 @@ impl AddressSpace {
     /// Lets go of the journal buffer of a file block.
     pub fn drop_buffer(&self, lblk: u32) -> Option<Rc<Buffer>> {
         self.0.buffers.borrow_mut().remove(&lblk)
+    }
+
+    /// A metadata buffer of the file became dirty: fsync writes it (kernel `mark_buffer_dirty_inode`).
+    pub fn associate(&self, b: &Rc<Buffer>) {
+        let mut list = self.0.associated.borrow_mut();
+        if !list.iter().any(|o| Rc::ptr_eq(o, b)) {
+            list.push(Rc::clone(b));
+        }
+    }
+
+    /// Takes the list of such buffers.
+    pub fn take_associated(&self) -> Vec<Rc<Buffer>> {
+        self.0.associated.take()
     }
 
     /// Bits of [`dirty`] set for the inode.

@@ -212,6 +212,13 @@ impl Journal {
         self.file_inode(h, j, JI_WAIT_DATA, start, end);
     }
 
+    /// True if the committing transaction orders the inode's data (first check of
+    /// `jbd2_journal_begin_ordered_truncate`).
+    pub fn is_committing(&self, j: &JInode) -> bool {
+        let committing = self.committing.borrow().as_ref().map(|t| t.tid);
+        committing.is_some() && j.transaction.get() == committing
+    }
+
     fn file_inode(&self, h: &super::Handle, j: &Rc<JInode>, flags: u8, start: u64, end: u64) {
         let Some(t) = h.transaction() else { return };
         if self.is_aborted() {
