@@ -162,6 +162,9 @@ impl Ext4 {
             Some(j) if h.is_journalled() => j.dirty_metadata(h, bh),
             _ => {
                 self.buffers.mark_dirty(bh);
+                if let Some(i) = inode {
+                    i.mapping.associate(bh);
+                }
                 if inode.is_some_and(|i| i.has_flag(flag::SYNC)) {
                     self.buffers
                         .sync_dirty(bh, crate::block::BioFlags::SYNC)

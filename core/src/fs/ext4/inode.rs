@@ -492,6 +492,8 @@ impl Ext4 {
         let marked = self.mark_inode_dirty(&mut h, inode).await;
         let stopped = self.journal_stop(h).await;
         inode.set_state(state::DIRTY_TIME, false);
+        // `__mark_inode_dirty`: the flusher and a journal-less fsync look at these.
+        inode.mapping.mark_dirty(dirty::SYNC | dirty::DATASYNC);
         marked.and(stopped)
     }
 

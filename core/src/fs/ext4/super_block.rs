@@ -193,6 +193,7 @@ impl Ext4 {
             sampled: Cell::new(false),
             mount_point: cfg.mount_point.clone(),
             mount_time: Cell::new(sim.now()),
+            file: super::page_io::FileLayer::new(&sim),
             writepages_rwsem: lock(LockRank::Writepages, "s_writepages_rwsem"),
             sb: RefCell::new(read.sb),
             geo,
@@ -237,6 +238,7 @@ impl Ext4 {
             self.mark_recovery_complete().await?;
         }
         if self.writable.get() {
+            self.buffers.set_vm(Some(Rc::clone(&self.vm)));
             writeback::start_flusher(&self.vm, Rc::clone(self), "kworker/u4:flush");
             self.register_li_request();
         }
