@@ -17,6 +17,9 @@ mod dir;
 mod dirblock;
 mod dx;
 mod dx_node;
+mod credits;
+mod da;
+mod direct;
 mod errors;
 mod ext4_jbd2;
 mod extent_node;
@@ -26,11 +29,16 @@ mod extents_shift;
 mod extents_split;
 pub mod extents_status;
 pub mod geometry;
+mod fallocate;
+pub mod file;
+mod fsync;
 mod groups;
 mod ialloc;
 mod indirect;
 mod inline_dir;
+mod inline;
 mod inode;
+mod jdata;
 pub mod lazyinit;
 mod map_blocks;
 mod mballoc;
@@ -43,21 +51,27 @@ mod mount_checks;
 mod namei;
 pub mod options;
 mod orphan;
-mod pending;
+mod page_io;
 mod readdir;
 pub mod reader;
 mod rename;
+mod readpage;
 pub mod stats;
 mod super_block;
 mod symlink;
 mod system_zone;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_file;
 mod time;
+mod truncate;
 mod truncate_blocks;
 mod xattr;
 mod xattr_area;
 mod xattr_block;
+mod write_begin;
+mod writepages;
 
 use crate::base::rng::SplitMix64;
 use crate::base::{Ino, Lblk, Nanos, Tid};
@@ -150,6 +164,7 @@ pub struct Ext4 {
     /// Mounted for writing (not `SB_RDONLY`).
     pub(crate) writable: Cell<bool>,
     pub(crate) mount_time: Cell<Nanos>,
+    pub(crate) file: page_io::FileLayer,
     /// Kernel `s_writepages_rwsem`.
     pub writepages_rwsem: RwLock,
 }
