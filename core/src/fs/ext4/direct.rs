@@ -363,7 +363,7 @@ impl Ext4 {
             at = stop;
         }
         drop(guard);
-        self.touch_atime(inode).await;
+        self.touch_atime(inode).await?;
         Ok(end - pos)
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! Waits: `i_rwsem` of the file, and whatever the paths below wait for.
 
-use super::{flag, state, AtimeMode, Ext4, Inode, Ts};
+use super::{flag, state, Ext4, Inode};
 use crate::base::payload::PAGE_SIZE;
 use crate::base::{Errno, Nanos, WriteSource};
 use crate::fs::common::{FsError, FsResult};
 use crate::mm::readahead::FileRa;
-use crate::mm::{dirty, ErrSeq, Tag, WritebackControl};
+use crate::mm::{ErrSeq, Tag, WritebackControl};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -160,7 +160,7 @@ impl Ext4 {
             return self.dio_read_iter(inode, f, pos, len, out).await;
         }
         let n = self.filemap_read(inode, f, pos, len, out).await?;
-        self.touch_atime(inode).await;
+        self.touch_atime(inode).await?;
         Ok(n)
     }
 
@@ -249,30 +249,6 @@ impl Ext4 {
         n
     }
 
-    /// Access time after a read, by the policy of the mount (kernel `touch_atime`). Errors of the update are not
-    /// those of the read.
-    pub async fn touch_atime(&self, inode: &Rc<Inode>) {
-        if !self.writable.get() || inode.has_flag(flag::NOATIME) {
-            return;
-        }
-        let now = self.coarse_ts();
-        let (policy, nodiratime, lazytime) = {
-            let o = self.opts.borrow();
-            (o.atime, o.nodiratime, o.lazytime)
-        };
-        if nodiratime && inode.is_dir() || !atime_needs_update(inode, policy, now) {
-            return;
-        }
-        inode.core.borrow_mut().atime = now;
-        if lazytime {
-            self.mark_dirty_time(inode);
-            return;
-        }
-        if self.dirty_inode(inode).await.is_ok() {
-            inode.mapping.mark_dirty(dirty::SYNC);
-        }
-    }
-
     /// An open file that was writable (`wrote`) is closed (kernel `ext4_release_file`): the last writer gives back
     /// preallocated space, and a file that had been cut to zero gets its blocks now (`auto_da_alloc`).
     pub async fn release_file(&self, inode: &Rc<Inode>, wrote: bool) -> FsResult<()> {
@@ -342,21 +318,4 @@ fn copy_out(p: &mut crate::mm::Folio, from: usize, out: &mut [u8]) {
         let bytes = p.payload.to_bytes(PAGE_SIZE);
         out.copy_from_slice(&bytes[from..from + out.len()]);
     }
-}
-
-/// Seconds after which `relatime` updates anyway.
-const RELATIME_SECS: i64 = 24 * 60 * 60;
-
-fn atime_needs_update(inode: &Inode, policy: AtimeMode, now: Ts) -> bool {
-    let core = inode.core.borrow();
-    let wanted = match policy {
-        AtimeMode::Never => false,
-        AtimeMode::Strict => true,
-        AtimeMode::Relative => {
-            core.mtime >= core.atime
-                || core.ctime >= core.atime
-                || now.0 - core.atime.0 >= RELATIME_SECS
-        }
-    };
-    wanted && core.atime != now
 }
