@@ -53,7 +53,7 @@ OPTIONS = [
     ("64M", "-O ea_inode"),
     ("64M", "-O large_dir"),
     ("64M", "-O fast_commit"),
-    ("64M", "-O project,quota"),
+    ("64M", "-O project"),
     ("64M", "-O orphan_file"),
     ("1G", "-E lazy_itable_init=0"),
     ("1G", "-E lazy_itable_init=1,lazy_journal_init=1"),
@@ -144,6 +144,6 @@ if __name__ == "__main__":
         suite.add("the kernel mounts '%s'" % each, mounts, "64M", each)
     for each, word in [("-b 3000", "3000"), ("-b 512", "512"), ("-I 100", "100"), ("-O nonsense", "nonsense"),
                        ("-Q", "-Q"), ("-N 99999999999", "99999999999"), ("-m 80", "80"),
-                       ("-E nonsense=1", "nonsense"), ("-U xyz", "xyz")]:
+                       ("-E nonsense=1", "nonsense"), ("-U xyz", "xyz"), ("-O quota", "quota"), ("-O casefold", "casefold")]:
         suite.add("'%s' is refused" % each, refused, each, word)
     suite.run()
