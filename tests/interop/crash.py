@@ -140,7 +140,8 @@ def campaign(path, seed, mkfs, mount, who):
     script, log = os.path.join(path, "script.ops"), os.path.join(path, "log")
     with open(script, "w", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
-    words = ["wlog", script, "--fs", "ext4", "--size", 256 if seed is None else 64, "--out", log, "--mkfs-opts=" + mkfs]
+    size = 256 if seed is None else 64
+    words = ["wlog", script, "--fs", "ext4", "--size", size, "--out", log, "--mkfs-opts=" + mkfs]
     if mount:
         words.append("--mount-opts=" + mount)
     if who == "own":
@@ -155,7 +156,8 @@ def campaign(path, seed, mkfs, mount, who):
         except Failed as why:
             failures.append(str(why))
     if failures:
-        raise Failed("%d of %d cuts (%s)\n  %s" % (len(failures), len(places), shlex.join(map(str, words)), "\n  ".join(failures[:3])))
+        again, shown = shlex.join(map(str, words)), "\n  ".join(failures[:3])
+        raise Failed("%d of %d cuts (%s)\n  %s" % (len(failures), len(places), again, shown))
 
 
 if __name__ == "__main__":

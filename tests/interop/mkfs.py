@@ -66,6 +66,21 @@ OPTIONS = [
     ("64M", "-E root_owner=1000:1000"),
 ]
 
+# Mistakes and what is not supported, with the word that the refusal has to name.
+MISTAKES = [
+    ("-b 3000", "3000"),
+    ("-b 512", "512"),
+    ("-I 100", "100"),
+    ("-O nonsense", "nonsense"),
+    ("-Q", "-Q"),
+    ("-N 99999999999", "99999999999"),
+    ("-m 80", "80"),
+    ("-E nonsense=1", "nonsense"),
+    ("-U xyz", "xyz"),
+    ("-O quota", "quota"),
+    ("-O casefold", "casefold"),
+]
+
 # These lines differ between two runs of mke2fs itself, or follow from ones that do.
 MOVING = re.compile(
     r"^(Filesystem created|Last write time|Last checked|Last mount time|Lifetime writes|Checksum|"
@@ -142,8 +157,6 @@ if __name__ == "__main__":
         suite.add("options %s on %s" % (size_and_options[1], size_and_options[0]), compare, *size_and_options)
     for each in ["", "-b 1024", "-I 128", "-O ^has_journal", "-O ^extent,^64bit", "-O ^metadata_csum"]:
         suite.add("the kernel mounts '%s'" % each, mounts, "64M", each)
-    for each, word in [("-b 3000", "3000"), ("-b 512", "512"), ("-I 100", "100"), ("-O nonsense", "nonsense"),
-                       ("-Q", "-Q"), ("-N 99999999999", "99999999999"), ("-m 80", "80"),
-                       ("-E nonsense=1", "nonsense"), ("-U xyz", "xyz"), ("-O quota", "quota"), ("-O casefold", "casefold")]:
+    for each, word in MISTAKES:
         suite.add("'%s' is refused" % each, refused, each, word)
     suite.run()
