@@ -51,7 +51,7 @@ pub(crate) struct GroupInfo {
 /// All groups.
 pub(crate) struct Groups {
     gdt: Vec<Rc<Buffer>>,
-    info: RefCell<Vec<Option<Box<GroupInfo>>>>,
+    group_info: RefCell<Vec<Option<Box<GroupInfo>>>>,
     pub(crate) flex: Vec<FlexGroup>,
     desc_size: u16,
     per_block: u32,
@@ -77,11 +77,11 @@ impl Groups {
         let flex = (0..=geo.flex_group(geo.groups_count.saturating_sub(1)))
             .map(|_| FlexGroup::default())
             .collect();
-        let mut info = Vec::new();
-        info.resize_with(geo.groups_count as usize, || None);
+        let mut group_info = Vec::new();
+        group_info.resize_with(geo.groups_count as usize, || None);
         Ok(Groups {
             gdt,
-            info: RefCell::new(info),
+            group_info: RefCell::new(group_info),
             flex,
             desc_size: geo.desc_size,
             per_block: geo.descs_per_block,
@@ -157,13 +157,13 @@ impl Groups {
 
     /// Looks at or changes what is known of `group`.
     pub(crate) fn with<R>(&self, group: u32, f: impl FnOnce(&mut GroupInfo) -> R) -> R {
-        let mut all = self.info.borrow_mut();
+        let mut all = self.group_info.borrow_mut();
         f(all[group as usize].get_or_insert_with(Box::default))
     }
 
     /// The same for a loaded buddy; `None` if it is not loaded.
     pub(crate) fn with_buddy<R>(&self, group: u32, f: impl FnOnce(&mut Buddy) -> R) -> Option<R> {
-        let mut all = self.info.borrow_mut();
+        let mut all = self.group_info.borrow_mut();
         all[group as usize]
             .as_mut()
             .and_then(|g| g.buddy.as_deref_mut())

@@ -246,8 +246,8 @@ impl Ext4 {
         let res = self.mb_allocate(h, inode, ar, claimed).await;
         match &res {
             Ok(block) => {
-                let data = ar.flags.has(MbFlags::HINT_DATA);
-                let (calls, blocks) = if data {
+                let for_data = ar.flags.has(MbFlags::HINT_DATA);
+                let (calls, blocks) = if for_data {
                     (&self.stats.alloc_data_calls, &self.stats.alloc_data_blocks)
                 } else {
                     (&self.stats.alloc_meta_calls, &self.stats.alloc_meta_blocks)
@@ -259,7 +259,7 @@ impl Ext4 {
                     ino,
                     block,
                     len,
-                    meta: u8::from(!data),
+                    meta: u8::from(!for_data),
                 });
                 if !reserved {
                     let n = i64::from(ar.len) * i64::from(self.geo.cluster_ratio);

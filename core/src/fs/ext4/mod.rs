@@ -153,7 +153,7 @@ pub struct Ext4 {
     pub(crate) icache_wait: WaitQueue,
     pub(crate) journal_inode: RefCell<Option<Rc<Inode>>>,
     /// Data mode in force.
-    pub(crate) data: Cell<DataMode>,
+    pub(crate) data_mode: Cell<DataMode>,
     pub(crate) errors: Cell<ErrorsPolicy>,
     /// Dead after `errors=panic`.
     pub(crate) shutdown: Cell<bool>,

@@ -34,7 +34,7 @@ const RO_COMPAT: u32 = features::SPARSE_SUPER.mask
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Resolved {
     /// Data mode in force.
-    pub(crate) data: DataMode,
+    pub(crate) data_mode: DataMode,
     /// `errors=` in force.
     pub(crate) errors: ErrorsPolicy,
     /// The journal is to be loaded.
@@ -90,11 +90,11 @@ pub(crate) fn resolve_options(sb: &SuperBlock, o: &MountOptions) -> FsResult<Res
         3 => DataMode::Writeback,
         _ => DataMode::Ordered,
     };
-    let data = if journal { o.data.unwrap_or(stored) } else { DataMode::Writeback };
-    if data == DataMode::Journal && o.delalloc == Some(true) {
+    let data_mode = if journal { o.data.unwrap_or(stored) } else { DataMode::Writeback };
+    if data_mode == DataMode::Journal && o.delalloc == Some(true) {
         return Err(conflict("data=journal together with delalloc"));
     }
-    if journal && data == DataMode::Ordered && o.journal_async_commit {
+    if journal && data_mode == DataMode::Ordered && o.journal_async_commit {
         return Err(conflict("journal_async_commit together with data=ordered"));
     }
     let stored = match sb.s_errors {
@@ -103,7 +103,7 @@ pub(crate) fn resolve_options(sb: &SuperBlock, o: &MountOptions) -> FsResult<Res
         _ => ErrorsPolicy::Continue,
     };
     Ok(Resolved {
-        data,
+        data_mode,
         errors: o.errors.unwrap_or(stored),
         journal,
     })
@@ -138,8 +138,8 @@ mod tests {
             let o = MountOptions::parse(text).expect("known");
             resolve_options(&sb(), &o)
         };
-        assert_eq!(ok("").expect("default").data, DataMode::Ordered);
-        assert_eq!(ok("data=journal").expect("journal").data, DataMode::Journal);
+        assert_eq!(ok("").expect("default").data_mode, DataMode::Ordered);
+        assert_eq!(ok("data=journal").expect("journal").data_mode, DataMode::Journal);
         ok("data=journal,delalloc").expect_err("delalloc");
         ok("journal_async_commit").expect_err("async commit");
         ok("journal_async_commit,data=writeback").expect("writeback");

@@ -182,7 +182,7 @@ impl Ext4 {
             overhead: Cell::new(u64::from(read.sb.s_overhead_clusters)),
             icache_wait: WaitQueue::new(&sim),
             journal_inode: RefCell::new(None),
-            data: Cell::new(resolved.data),
+            data_mode: Cell::new(resolved.data_mode),
             errors: Cell::new(resolved.errors),
             shutdown: Cell::new(false),
             mount_state: Cell::new(read.sb.s_state),
@@ -611,7 +611,7 @@ impl Ext4 {
         let mut new = self.opts.borrow().clone();
         new.apply(text).map_err(FsError::Unsupported)?;
         let resolved = resolve_options(&self.sb.borrow(), &new)?;
-        if resolved.data != self.data.get() {
+        if resolved.data_mode != self.data_mode.get() {
             return Err(FsError::Unsupported("change of data= on remount".to_owned()));
         }
         let old_ro = !self.writable.get();
@@ -691,12 +691,12 @@ impl Ext4 {
 
     /// Data mode in force.
     pub fn data_mode(&self) -> DataMode {
-        self.data.get()
+        self.data_mode.get()
     }
 
     /// Delayed allocation in force.
     pub fn delalloc(&self) -> bool {
-        self.data.get() != DataMode::Journal && self.opts.borrow().delalloc.unwrap_or(true)
+        self.data_mode.get() != DataMode::Journal && self.opts.borrow().delalloc.unwrap_or(true)
     }
 
     /// `stripe=`, or what the superblock says (kernel `ext4_get_stripe_size`).
