@@ -5,10 +5,13 @@
 
 use crate::base::{bytes, ReadAt};
 use crate::format::ext4::extent::{self, ExtentNode, EXT4_MAX_EXTENT_DEPTH};
-use crate::format::ext4::inode::{xattr_area, EXT4_EXTENTS_FL, EXT4_INLINE_DATA_FL, I_BLOCK_SIZE};
+use crate::format::ext4::features::{self, FeatureSet};
+use crate::format::ext4::inode::{
+    xattr_area, EXT4_EXTENTS_FL, EXT4_INDEX_FL, EXT4_INLINE_DATA_FL, I_BLOCK_SIZE,
+};
 use crate::format::ext4::superblock::{EXT4_JOURNAL_INO, EXT4_ROOT_INO};
-use crate::format::ext4::xattr::{self, XattrEntry};
-use crate::format::ext4::{dirent, inline_data, CsumCtx, GroupDesc, RawInode, SuperBlock};
+use crate::format::ext4::xattr::{self, XattrEntry, XattrHeader};
+use crate::format::ext4::{acl, dirent, dx, inline_data, CsumCtx, GroupDesc, RawInode, SuperBlock};
 use crate::format::{Corrupt, CorruptKind};
 use std::collections::BTreeMap;
 
@@ -88,6 +91,21 @@ const SYMLINK_DEPTH_MAX: u32 = 40;
 /// Most blocks of one directory that are read.
 const DIR_BLOCKS_MAX: u64 = 1 << 20;
 
+/// Incompatible features that reading copes with.
+const READABLE: [features::Feature; 11] = [
+    features::FILETYPE,
+    features::RECOVER,
+    features::META_BG,
+    features::EXTENTS,
+    features::BIT64,
+    features::MMP,
+    features::FLEX_BG,
+    features::EA_INODE,
+    features::CSUM_SEED,
+    features::LARGEDIR,
+    features::INLINE_DATA,
+];
+
 /// A reader over a disk.
 pub struct Reader<'a, R: ReadAt + ?Sized> {
     disk: &'a R,
@@ -98,11 +116,16 @@ pub struct Reader<'a, R: ReadAt + ?Sized> {
 }
 
 impl<'a, R: ReadAt + ?Sized> Reader<'a, R> {
-    /// Reads the superblock.
+    /// Reads the superblock; features that cannot be read are refused by name.
     pub fn open(disk: &'a R) -> Result<Reader<'a, R>, ReadError> {
         let mut b = vec![0u8; 1024];
         disk.read_at(1024, &mut b);
         let sb = SuperBlock::decode(&b)?;
+        let unknown = sb.s_feature_incompat & !READABLE.iter().fold(0, |m, f| m | f.mask);
+        if unknown != 0 {
+            let names = features::names(FeatureSet::Incompat, unknown).join(",");
+            return Err(ReadError::Unsupported(names));
+        }
         let ctx = sb.csum_ctx();
         let block_size = u64::from(sb.block_size());
         Ok(Reader {
@@ -128,8 +151,10 @@ impl<'a, R: ReadAt + ?Sized> Reader<'a, R> {
         let block = self.sb.descriptor_block(group / per);
         let at = u64::from(group % per) * u64::from(size);
         let mut b = vec![0u8; usize::from(size)];
-        self.disk
-            .read_at(block.saturating_mul(self.block_size) + at, &mut b);
+        self.disk.read_at(
+            block.saturating_mul(self.block_size).saturating_add(at),
+            &mut b,
+        );
         GroupDesc::decode(&b, size)
     }
 
@@ -173,7 +198,9 @@ impl<'a, R: ReadAt + ?Sized> Reader<'a, R> {
         let (block, at) = self.inode_place(ino).ok_or(ReadError::NotFound)?;
         let mut bytes = vec![0u8; usize::from(self.sb.inode_size())];
         self.disk.read_at(
-            block.saturating_mul(self.block_size) + u64::from(at),
+            block
+                .saturating_mul(self.block_size)
+                .saturating_add(u64::from(at)),
             &mut bytes,
         );
         Ok(Inode {
@@ -201,7 +228,8 @@ impl<'a, R: ReadAt + ?Sized> Reader<'a, R> {
 
     fn extent_pieces(&self, inode: &Inode) -> Result<(Vec<Piece>, Vec<u64>), ReadError> {
         let bounds = (self.sb.s_first_data_block, self.sb.s_blocks_count);
-        let (mut pieces, mut tree) = (Vec::new(), Vec::new());
+        let (mut pieces, mut tree) = (Vec::<Piece>::new(), Vec::new());
+        let mut left = self.sb.s_blocks_count;
         // Nodes still to visit, deepest last: (bytes, expected depth).
         let mut todo: Vec<(Option<u64>, Option<u16>)> = vec![(None, None)];
         while let Some((block, depth)) = todo.pop() {
@@ -218,12 +246,22 @@ impl<'a, R: ReadAt + ?Sized> Reader<'a, R> {
             let (h, node) =
                 extent::decode_node(&bytes, depth, bounds).map_err(|c| c.at(block.unwrap_or(0)))?;
             match node {
-                ExtentNode::Leaf(list) => pieces.extend(list.iter().map(|e| Piece {
-                    lblk: e.lblk,
-                    len: u32::from(e.len),
-                    pblk: e.pblk,
-                    unwritten: e.unwritten,
-                })),
+                ExtentNode::Leaf(list) => {
+                    for e in list {
+                        let len = u32::from(e.len);
+                        let (lblk, pblk) = (e.lblk, e.pblk);
+                        let kind = CorruptKind::ExtentBounds { lblk, pblk, len };
+                        left = left
+                            .checked_sub(u64::from(len))
+                            .ok_or(Corrupt::new(kind, 0))?;
+                        pieces.push(Piece {
+                            lblk,
+                            len,
+                            pblk,
+                            unwritten: e.unwritten,
+                        });
+                    }
+                }
                 ExtentNode::Index(list) => {
                     if h.eh_depth > EXT4_MAX_EXTENT_DEPTH || tree.len() > (1 << 20) {
                         let kind = CorruptKind::ExtentDepth {
@@ -270,7 +308,9 @@ impl<'a, R: ReadAt + ?Sized> Reader<'a, R> {
         pieces: &mut Vec<Piece>,
         tree: &mut Vec<u64>,
     ) -> Result<(), ReadError> {
-        if !self.sb.blocks_valid(block, 1) {
+        // More indirect blocks than the file system has blocks: one is used again and again.
+        let too_many = tree.len() as u64 > self.sb.s_blocks_count;
+        if too_many || !self.sb.blocks_valid(block, 1) {
             let kind = CorruptKind::ExtentBounds {
                 lblk: lblk as u32,
                 pblk: block,
@@ -327,7 +367,7 @@ impl<'a, R: ReadAt + ?Sized> Reader<'a, R> {
     }
 
     /// Contents of an inline file or directory.
-    fn inline(&self, inode: &Inode) -> Result<Vec<u8>, ReadError> {
+    fn inline(inode: &Inode) -> Result<Vec<u8>, ReadError> {
         let area = xattr_area(&inode.bytes);
         let value = inline_data::system_data(area)?;
         Ok(inline_data::content(
@@ -347,13 +387,15 @@ impl<'a, R: ReadAt + ?Sized> Reader<'a, R> {
     ) -> Result<(), ReadError> {
         out.fill(0);
         if inode.raw.has_flag(EXT4_INLINE_DATA_FL) {
-            let content = self.inline(inode)?;
+            let content = Self::inline(inode)?;
             let from = content.get(offset as usize..).unwrap_or(&[]);
             let n = from.len().min(out.len());
             out[..n].copy_from_slice(&from[..n]);
             return Ok(());
         }
-        let end = (offset + out.len() as u64).min(inode.raw.i_size);
+        let end = offset
+            .saturating_add(out.len() as u64)
+            .min(inode.raw.i_size);
         let bs = self.block_size;
         let first =
             pieces.partition_point(|p| (u64::from(p.lblk) + u64::from(p.len)) * bs <= offset);
@@ -419,12 +461,25 @@ impl<'a, R: ReadAt + ?Sized> Reader<'a, R> {
                     continue;
                 }
                 let block = self.block(p.pblk + i);
+                let lblk = u64::from(p.lblk) + i;
+                self.verify_dir_block(dir, lblk, &block)
+                    .map_err(|c| c.at(p.pblk + i))?;
                 for d in dirent::live_entries(&block) {
                     push(d.map_err(|c| c.at(p.pblk + i))?);
                 }
             }
         }
         Ok(out)
+    }
+
+    /// Checks the checksum of a directory block: htree nodes keep it after their entries, leaves at the end.
+    fn verify_dir_block(&self, dir: &Inode, lblk: u64, b: &[u8]) -> Result<(), Corrupt> {
+        let (ino, generation) = (dir.ino, dir.raw.i_generation);
+        if dir.raw.has_flag(EXT4_INDEX_FL) && (lblk == 0 || !dirent::has_tail(b)) {
+            let at = dx::entries_offset(b)?;
+            return dx::csum_verify(&self.ctx, ino, generation, b, at);
+        }
+        dirent::csum_verify(&self.ctx, ino, generation, b)
     }
 
     /// The inode that a path leads to; a final symbolic link is followed if `follow`.
@@ -471,16 +526,24 @@ impl<'a, R: ReadAt + ?Sized> Reader<'a, R> {
         trail.pop().ok_or(ReadError::NotFound)
     }
 
-    /// Extended attributes with full names.
+    /// Extended attributes with full names, as `getxattr` shows them: without `system.data`, ACLs in the form of
+    /// their attributes.
     pub fn xattrs(&self, inode: &Inode) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, ReadError> {
         let mut out = BTreeMap::new();
         let mut add = |entries: Vec<XattrEntry<'_>>| -> Result<(), ReadError> {
             for e in entries {
+                let index = e.e_name_index;
+                if index == xattr::EXT4_XATTR_INDEX_SYSTEM && e.name == b"data" {
+                    continue;
+                }
                 let value = match e.e_value_inum {
                     0 => e.value.to_vec(),
                     ino => self.ea_inode_value(ino, e.e_value_size)?,
                 };
-                out.insert(e.full_name(), value);
+                let is_acl = index == xattr::EXT4_XATTR_INDEX_POSIX_ACL_ACCESS
+                    || index == xattr::EXT4_XATTR_INDEX_POSIX_ACL_DEFAULT;
+                let shown = is_acl.then(|| acl::disk_to_xattr(&value)).flatten();
+                out.insert(e.full_name(), shown.unwrap_or(value));
             }
             Ok(())
         };
@@ -491,6 +554,8 @@ impl<'a, R: ReadAt + ?Sized> Reader<'a, R> {
         let block = inode.raw.i_file_acl;
         if block != 0 {
             let bytes = self.block(block);
+            XattrHeader::decode(&bytes).map_err(|c| c.at(block))?;
+            xattr::csum_verify(&self.ctx, block, &bytes)?;
             add(xattr::block_entries(&bytes).map_err(|c| c.at(block))?)?;
         }
         Ok(out)

@@ -98,8 +98,8 @@ fn settle_counts(sb: &mut SuperBlock, p: &Params) -> Result<bool, MkfsError> {
     loop {
         fill_table_blocks(sb, ipg);
         let total = u64::from(sb.s_inodes_per_group) * u64::from(groups);
-        if total <= u64::from(u32::MAX) {
-            sb.s_inodes_count = total as u32;
+        if let Ok(count) = u32::try_from(total) {
+            sb.s_inodes_count = count;
             break;
         }
         ipg -= 1;
