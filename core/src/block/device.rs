@@ -24,15 +24,6 @@ pub(super) struct Request {
     pub(super) issued: Nanos,
 }
 
-/// What became of a request, with its position in the log.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Carried {
-    Read,
-    Cache(u64),
-    Medium(u64),
-    Flushed { records: u32, bytes: u64 },
-}
-
 /// A piece of a bio within a request.
 pub(super) struct Piece<'a> {
     pub(super) bio: &'a Bio,
@@ -249,7 +240,7 @@ impl Device {
         req: &Request,
         pieces: impl Iterator<Item = Piece<'a>> + Clone,
         started: &mut Vec<(u32, Nanos)>,
-    ) -> Result<Carried, IoError> {
+    ) -> Result<(), IoError> {
         if self.head == Some(id) {
             self.head = None;
             self.settle(now);
@@ -263,7 +254,7 @@ impl Device {
             return Err(error);
         }
         if req.op == Op::Read {
-            return Ok(Carried::Read);
+            return Ok(());
         }
         let record = record_of(req, now, pieces.clone());
         let mixed = record.mixed;
@@ -271,25 +262,20 @@ impl Device {
         if mixed {
             self.note_parts(pieces.clone());
         }
-        let mut carried = Carried::Medium(position);
         if req.op == Op::Flush {
-            let before = self.cache.bytes();
-            let records = self.cache.flushed(now, &mut self.log);
-            let bytes = before - self.cache.bytes();
+            self.cache.flushed(now, &mut self.log);
             self.log.set_durable(position, now);
-            carried = Carried::Flushed { records, bytes };
         } else {
             self.apply(position, req, pieces);
             if self.cache.enabled() && !req.fua {
                 self.cache.add(position, req.lba, req.sectors, now);
-                carried = Carried::Cache(position);
             } else {
                 self.log.set_durable(position, now);
             }
         }
         let keep = self.cache.oldest().unwrap_or(u64::MAX);
         self.log.trim(keep);
-        Ok(carried)
+        Ok(())
     }
 
     fn apply<'a>(

@@ -151,8 +151,6 @@ pub struct DiskStats {
 pub struct Stats {
     phase: Phase,
     bios: [[BioCounts; 7]; 3],
-    /// Empty flushes: of no class.
-    flush_only: [u64; 3],
     requests: [RequestCounts; 3],
     roles: Vec<RoleBytes>,
     device_written: u64,
@@ -168,7 +166,6 @@ impl Default for Stats {
         Stats {
             phase: Phase::Mount,
             bios: Default::default(),
-            flush_only: [0; 3],
             requests: Default::default(),
             roles: vec![RoleBytes::default(); Role::ALL.len()],
             device_written: 0,
@@ -190,19 +187,14 @@ impl Stats {
         self.phase = phase;
     }
 
-    /// Counts of a class in a phase; empty flushes belong to no class.
+    /// Counts of a class in a phase.
     pub fn bios(&self, phase: Phase, class: Class) -> &BioCounts {
         &self.bios[phase as usize][class as usize]
     }
 
     /// Counts of all classes in a phase.
     pub fn bios_total(&self, phase: Phase) -> BioCounts {
-        let flushes = self.flush_only[phase as usize];
-        let mut sum = BioCounts {
-            preflush: flushes,
-            flush_only: flushes,
-            ..BioCounts::default()
-        };
+        let mut sum = BioCounts::default();
         for c in &self.bios[phase as usize] {
             sum.add(c);
         }
@@ -248,11 +240,7 @@ impl Stats {
 
     pub(super) fn bio_queued(&mut self, bio: &Bio, task: u32) {
         let phase = self.phase as usize;
-        if bio.sectors == 0 {
-            self.flush_only[phase] += 1;
-        } else {
-            self.bios[phase][bio.role.class() as usize].count(bio);
-        }
+        self.bios[phase][bio.role.class() as usize].count(bio);
         let task = task as usize;
         if self.writers.len() <= task {
             self.writers.resize(task + 1, BioCounts::default());

@@ -15,7 +15,6 @@
 
 mod executor;
 mod future;
-mod report;
 pub mod sync;
 mod task;
 #[cfg(test)]

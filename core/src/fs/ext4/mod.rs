@@ -48,6 +48,7 @@ mod mballoc_pa;
 mod mballoc_scan;
 pub mod mkfs;
 mod mount_checks;
+mod mount_ops;
 mod namei;
 pub mod options;
 mod orphan;

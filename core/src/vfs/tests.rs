@@ -1,0 +1,1 @@
+//! Path-walk and system-call tests.
