@@ -162,8 +162,13 @@ fn journal_then_home(device: &str) {
         resident_mib() - before,
     );
     drop(d);
+    look_back(&sim, &queue);
+}
+
+/// Crash images and cursors over the log.
+fn look_back(sim: &Sim, queue: &Queue) {
     let start = Start::now();
-    let point = CrashPoint::at_time(&queue, sim.now(), sim.now()).unwrap();
+    let point = CrashPoint::at_time(queue, sim.now(), sim.now()).unwrap();
     report("crash point at the end", 1, start);
     let start = Start::now();
     let (images, _) = point.states(64, 1);

@@ -181,8 +181,9 @@ impl WriteCache {
         self.flushing.pop_front();
     }
 
-    /// The flush that began first is done.
-    pub(super) fn flushed(&mut self, now: Nanos, log: &mut DeviceLog) {
+    /// The flush that began first is done: number of writes that it made durable now.
+    pub(super) fn flushed(&mut self, now: Nanos, log: &mut DeviceLog) -> u32 {
+        let mut records = 0;
         let upto = self.flushing.pop_front().unwrap_or(0);
         while let Some(e) = self.fifo.front().copied() {
             if e.position >= upto {
@@ -191,6 +192,8 @@ impl WriteCache {
             log.set_durable(e.position, now);
             self.bytes -= e.bytes;
             self.fifo.pop_front();
+            records += 1;
         }
+        records
     }
 }

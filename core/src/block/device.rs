@@ -24,6 +24,15 @@ pub(super) struct Request {
     pub(super) issued: Nanos,
 }
 
+/// What became of a request, with its position in the log.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Carried {
+    Read,
+    Cache(u64),
+    Medium(u64),
+    Flushed { records: u32, bytes: u64 },
+}
+
 /// A piece of a bio within a request.
 pub(super) struct Piece<'a> {
     pub(super) bio: &'a Bio,
@@ -240,7 +249,7 @@ impl Device {
         req: &Request,
         pieces: impl Iterator<Item = Piece<'a>> + Clone,
         started: &mut Vec<(u32, Nanos)>,
-    ) -> Result<(), IoError> {
+    ) -> Result<Carried, IoError> {
         if self.head == Some(id) {
             self.head = None;
             self.settle(now);
@@ -254,7 +263,7 @@ impl Device {
             return Err(error);
         }
         if req.op == Op::Read {
-            return Ok(());
+            return Ok(Carried::Read);
         }
         let record = record_of(req, now, pieces.clone());
         let mixed = record.mixed;
@@ -262,20 +271,25 @@ impl Device {
         if mixed {
             self.note_parts(pieces.clone());
         }
+        let mut carried = Carried::Medium(position);
         if req.op == Op::Flush {
-            self.cache.flushed(now, &mut self.log);
+            let before = self.cache.bytes();
+            let records = self.cache.flushed(now, &mut self.log);
+            let bytes = before - self.cache.bytes();
             self.log.set_durable(position, now);
+            carried = Carried::Flushed { records, bytes };
         } else {
             self.apply(position, req, pieces);
             if self.cache.enabled() && !req.fua {
                 self.cache.add(position, req.lba, req.sectors, now);
+                carried = Carried::Cache(position);
             } else {
                 self.log.set_durable(position, now);
             }
         }
         let keep = self.cache.oldest().unwrap_or(u64::MAX);
         self.log.trim(keep);
-        Ok(())
+        Ok(carried)
     }
 
     fn apply<'a>(

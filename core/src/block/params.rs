@@ -228,104 +228,111 @@ fn hdd() -> Params {
     }
 }
 
+fn hdd_2010() -> Params {
+    Params {
+        cache_kb: 16 * 1024,
+        fua: 0,
+        seek_base_ns: 1_000_000,
+        seek_sqrt_ns: 40_000,
+        seek_long_ns: 4_000_000,
+        seek_per_cylinder_ns: 140,
+        outer_kbps: 110_000,
+        inner_kbps: 55_000,
+        interface_mbps: 280,
+        max_sectors_kb: 512,
+        ..hdd()
+    }
+}
+
+fn sata_ssd() -> Params {
+    Params {
+        cache_kb: 32 * 1024,
+        destage_after_us: 500_000,
+        fua: 0,
+        flush_ns: 1_500_000,
+        flush_idle_ns: 100_000,
+        ..flash(83, 32, 550, 500, 16)
+    }
+}
+
+fn nvme() -> Params {
+    Params {
+        queue_depth: 64,
+        nr_requests: 1023,
+        cache_kb: 64 * 1024,
+        destage_after_us: 500_000,
+        flush_ns: 1_000_000,
+        flush_idle_ns: 50_000,
+        fua_ns: 1_000_000,
+        ..flash(74, 14, 3500, 3000, 64)
+    }
+}
+
+fn nvme_plp() -> Params {
+    Params {
+        queue_depth: 128,
+        nr_requests: 1023,
+        ..flash(89, 14, 5000, 3000, 128)
+    }
+}
+
+fn optane() -> Params {
+    Params {
+        queue_depth: 64,
+        nr_requests: 1023,
+        read_ns: 7_150,
+        write_ns: 7_900,
+        jitter_permille: 260,
+        tail_per_million: 10,
+        tail_ns: 28_000,
+        ..flash(7, 8, 2400, 2000, 7)
+    }
+}
+
+fn emmc() -> Params {
+    Params {
+        queue_depth: 1,
+        nr_requests: 64,
+        cache_kb: 512,
+        destage_after_us: 100_000,
+        flush_ns: 3_000_000,
+        flush_idle_ns: 300_000,
+        fua_ns: 1_200_000,
+        max_sectors_kb: 512,
+        ..flash(184, 567, 250, 125, 1)
+    }
+}
+
+fn loop_device() -> Params {
+    Params {
+        queue_depth: 128,
+        nr_requests: 128,
+        cache_kb: 1 << 31,
+        fua: 0,
+        write_zeroes_kb: 4_194_303,
+        discard_kb: 4_194_303,
+        flush_ns: 20_000,
+        flush_idle_ns: 20_000,
+        zero_ns: 60_000,
+        jitter_permille: 0,
+        tail_per_million: 0,
+        ..flash(18, 18, 3000, 3000, 1)
+    }
+}
+
 fn preset(name: &str) -> Option<(ModelKind, Elevator, Params)> {
     use Elevator::{MqDeadline, None as Fifo};
     use ModelKind::{Flash, Hdd};
     Some(match name {
         "hdd" => (Hdd, MqDeadline, hdd()),
-        "hdd-2010" => {
-            let p = Params {
-                cache_kb: 16 * 1024,
-                fua: 0,
-                seek_base_ns: 1_000_000,
-                seek_sqrt_ns: 40_000,
-                seek_long_ns: 4_000_000,
-                seek_per_cylinder_ns: 140,
-                outer_kbps: 110_000,
-                inner_kbps: 55_000,
-                interface_mbps: 280,
-                max_sectors_kb: 512,
-                ..hdd()
-            };
-            (Hdd, MqDeadline, p)
-        }
-        "sata-ssd" => {
-            let p = Params {
-                cache_kb: 32 * 1024,
-                destage_after_us: 500_000,
-                fua: 0,
-                flush_ns: 1_500_000,
-                flush_idle_ns: 100_000,
-                ..flash(83, 32, 550, 500, 16)
-            };
-            (Flash, MqDeadline, p)
-        }
+        "hdd-2010" => (Hdd, MqDeadline, hdd_2010()),
+        "sata-ssd" => (Flash, MqDeadline, sata_ssd()),
         "sata-ssd-plp" => (Flash, MqDeadline, flash(83, 32, 550, 500, 16)),
-        "nvme" => {
-            let p = Params {
-                queue_depth: 64,
-                nr_requests: 1023,
-                cache_kb: 64 * 1024,
-                destage_after_us: 500_000,
-                flush_ns: 1_000_000,
-                flush_idle_ns: 50_000,
-                fua_ns: 1_000_000,
-                ..flash(74, 14, 3500, 3000, 64)
-            };
-            (Flash, Fifo, p)
-        }
-        "nvme-plp" => {
-            let p = Params {
-                queue_depth: 128,
-                nr_requests: 1023,
-                ..flash(89, 14, 5000, 3000, 128)
-            };
-            (Flash, Fifo, p)
-        }
-        "optane" => {
-            let p = Params {
-                queue_depth: 64,
-                nr_requests: 1023,
-                read_ns: 7_150,
-                write_ns: 7_900,
-                jitter_permille: 260,
-                tail_per_million: 10,
-                tail_ns: 28_000,
-                ..flash(7, 8, 2400, 2000, 7)
-            };
-            (Flash, Fifo, p)
-        }
-        "emmc" => {
-            let p = Params {
-                queue_depth: 1,
-                nr_requests: 64,
-                cache_kb: 512,
-                destage_after_us: 100_000,
-                flush_ns: 3_000_000,
-                flush_idle_ns: 300_000,
-                fua_ns: 1_200_000,
-                max_sectors_kb: 512,
-                ..flash(184, 567, 250, 125, 1)
-            };
-            (Flash, MqDeadline, p)
-        }
-        "loop" => {
-            let p = Params {
-                queue_depth: 128,
-                nr_requests: 128,
-                cache_kb: 1 << 31,
-                fua: 0,
-                write_zeroes_kb: 4_194_303,
-                discard_kb: 4_194_303,
-                flush_ns: 20_000,
-                flush_idle_ns: 20_000,
-                zero_ns: 60_000,
-                jitter_permille: 0,
-                tail_per_million: 0,
-                ..flash(18, 18, 3000, 3000, 1)
-            };
-            (Flash, Fifo, p)
-        }
+        "nvme" => (Flash, Fifo, nvme()),
+        "nvme-plp" => (Flash, Fifo, nvme_plp()),
+        "optane" => (Flash, Fifo, optane()),
+        "emmc" => (Flash, MqDeadline, emmc()),
+        "loop" => (Flash, Fifo, loop_device()),
         _ => return None,
     })
 }

@@ -1,7 +1,7 @@
 //! The request queue: plugging, merging, scheduling, flushes, completion.
 
 use super::bio::{Bio, BioFlags, BioId, EndIo, EndIoId, IoError, IoResult, Op};
-use super::device::{Device, Request};
+use super::device::{Carried, Device, Request};
 use super::elevator::{Elevator, Queued};
 use super::flush::{self, FlushQueue};
 use super::request::{BioSlot, PieceSlot, Pieces, ReqSlot, Slab, NONE};
@@ -761,26 +761,14 @@ impl Inner {
         let result = self
             .device
             .complete(now, id, &request(&r), pieces.clone(), &mut self.started);
-        let event = (Lba(r.lba), r.sectors, r.op as u8);
         if result.is_ok() {
             for p in pieces {
                 self.stats.piece_done(r.op, p.bio.role, p.sectors);
             }
-            sim.emit(Category::Device, || Event::RequestDone {
-                request: id,
-                lba: event.0,
-                sectors: event.1,
-                op: event.2,
-            });
         } else {
             self.stats.request_failed();
-            sim.emit(Category::Device, || Event::RequestFailed {
-                request: id,
-                lba: event.0,
-                sectors: event.1,
-                op: event.2,
-            });
         }
+        emit_end(sim, id, &r, result);
         let error = result.err();
         if r.first == NONE {
             self.free_request(now, id);
@@ -857,6 +845,44 @@ impl Inner {
             done.push((end_io, result));
         }
     }
+}
+
+/// Notes how a request ended.
+fn emit_end(sim: &Sim, id: u32, r: &ReqSlot, result: Result<Carried, IoError>) {
+    if !sim.trace().wants(Category::Device) {
+        return;
+    }
+    let (request, lba, sectors, op) = (id, Lba(r.lba), r.sectors, r.op as u8);
+    let end = match result {
+        Ok(_) => Event::RequestDone {
+            request,
+            lba,
+            sectors,
+            op,
+        },
+        Err(_) => Event::RequestFailed {
+            request,
+            lba,
+            sectors,
+            op,
+        },
+    };
+    sim.emit(Category::Device, || end);
+    let more = match result {
+        Ok(Carried::Cache(record)) => Event::ReachedCache {
+            record: record as u32,
+            lba,
+            sectors,
+        },
+        Ok(Carried::Medium(record)) => Event::ReachedMedium {
+            record: record as u32,
+            lba,
+            sectors,
+        },
+        Ok(Carried::Flushed { records, bytes }) => Event::Flushed { records, bytes },
+        Ok(Carried::Read) | Err(_) => return,
+    };
+    sim.emit(Category::Device, || more);
 }
 
 fn request(r: &ReqSlot) -> Request {

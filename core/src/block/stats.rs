@@ -151,6 +151,8 @@ pub struct DiskStats {
 pub struct Stats {
     phase: Phase,
     bios: [[BioCounts; 7]; 3],
+    /// Empty flushes: of no class.
+    flush_only: [u64; 3],
     requests: [RequestCounts; 3],
     roles: Vec<RoleBytes>,
     device_written: u64,
@@ -166,6 +168,7 @@ impl Default for Stats {
         Stats {
             phase: Phase::Mount,
             bios: Default::default(),
+            flush_only: [0; 3],
             requests: Default::default(),
             roles: vec![RoleBytes::default(); Role::ALL.len()],
             device_written: 0,
@@ -187,14 +190,19 @@ impl Stats {
         self.phase = phase;
     }
 
-    /// Counts of a class in a phase.
+    /// Counts of a class in a phase; empty flushes belong to no class.
     pub fn bios(&self, phase: Phase, class: Class) -> &BioCounts {
         &self.bios[phase as usize][class as usize]
     }
 
     /// Counts of all classes in a phase.
     pub fn bios_total(&self, phase: Phase) -> BioCounts {
-        let mut sum = BioCounts::default();
+        let flushes = self.flush_only[phase as usize];
+        let mut sum = BioCounts {
+            preflush: flushes,
+            flush_only: flushes,
+            ..BioCounts::default()
+        };
         for c in &self.bios[phase as usize] {
             sum.add(c);
         }
@@ -240,7 +248,11 @@ impl Stats {
 
     pub(super) fn bio_queued(&mut self, bio: &Bio, task: u32) {
         let phase = self.phase as usize;
-        self.bios[phase][bio.role.class() as usize].count(bio);
+        if bio.sectors == 0 {
+            self.flush_only[phase] += 1;
+        } else {
+            self.bios[phase][bio.role.class() as usize].count(bio);
+        }
         let task = task as usize;
         if self.writers.len() <= task {
             self.writers.resize(task + 1, BioCounts::default());

@@ -1,4 +1,5 @@
 use super::*;
+use crate::base::rng::SplitMix64;
 use crate::base::{Lba, Nanos, Payload};
 use crate::sim::{Sim, WaitReason};
 use std::rc::Rc;
@@ -37,9 +38,30 @@ fn written_blocks_read_back_and_the_rest_is_zero() {
     assert_eq!(q.device().store().entries(), 1);
 }
 
+/// The events of that test: what the lanes and the log view show.
+fn check_events(sim: &Sim) {
+    use crate::trace::Event;
+    let mut counts = [0; 5];
+    sim.trace().scan(0, |_, r| {
+        let at = match r.event() {
+            Some(Event::BioQueued { .. }) => 0,
+            Some(Event::BioMerged { .. }) => 1,
+            Some(Event::RequestIssued { .. }) => 2,
+            Some(Event::ReachedCache { .. }) => 3,
+            Some(Event::Flushed { .. }) => 4,
+            _ => return true,
+        };
+        counts[at] += 1;
+        true
+    });
+    assert_eq!(counts, [12, 9, 5, 2, 3]);
+}
+
 #[test]
 fn a_plug_merges_neighbours_and_the_flush_is_a_sequence() {
     let (sim, q) = setup("loop");
+    sim.trace()
+        .set_recorded(crate::trace::Category::Device.bit());
     let (q2, s) = (Rc::clone(&q), sim.clone());
     sim.block_on("t", async move {
         let batch = Batch::new(&s);
@@ -61,6 +83,7 @@ fn a_plug_merges_neighbours_and_the_flush_is_a_sequence() {
     assert_eq!((total.bios_w, total.sectors_w), (11, 88));
     assert_eq!((total.preflush, total.fua, total.flush_only), (2, 1, 1));
     drop(stats);
+    check_events(&sim);
     let device = q.device();
     let ops: Vec<Op> = device.log().records().map(|(_, r)| r.op).collect();
     assert_eq!(ops, [Op::Write, Op::Flush, Op::Write, Op::Flush, Op::Flush]);
@@ -72,86 +95,93 @@ fn a_plug_merges_neighbours_and_the_flush_is_a_sequence() {
     assert_eq!(times, [true; 5]);
 }
 
+const SECTORS: u64 = 1024;
+
+/// A random bio, applied to a plain byte array as well.
+fn random_bio(rng: &mut SplitMix64, model: &mut [u8], round: u32) -> Bio {
+    let n = 1 + rng.below(20);
+    let lba = rng.below(SECTORS - n);
+    let at = lba as usize * 512;
+    let len = n as usize * 512;
+    match rng.below(5) {
+        0 => {
+            model[at..at + len].fill(0);
+            Bio::write_zeroes(Lba(lba), n as u32, Role::Other)
+        }
+        1 => {
+            model[at..at + len].fill(0);
+            Bio::discard(Lba(lba), n as u32)
+        }
+        2 => {
+            let block = lba / 8;
+            let p = Payload::Pattern {
+                seed: round,
+                page: 3,
+            };
+            p.fill(&mut model[block as usize * 4096..][..4096]);
+            Bio::write(Lba(block * 8), 4096, p, Role::Other)
+        }
+        _ => {
+            let unit = if n % 2 == 0 { 512 << rng.below(2) } else { 512 };
+            let mut units = Vec::new();
+            for chunk in model[at..at + len].chunks_mut(unit) {
+                chunk[..100].fill(rng.next_u64() as u8);
+                units.push(Payload::Bytes((&*chunk).into()));
+            }
+            Bio::write(Lba(lba), unit as u32, units, Role::Other)
+        }
+    }
+}
+
 /// Random bios of every kind and size against a plain byte array; then the cursor back and forth.
 fn random_traffic(device: &str, seed: u64) {
-    use crate::base::rng::SplitMix64;
-    const SECTORS: u64 = 1024;
     let sim = Sim::new(seed, 2);
     let config = DeviceConfig::parse(device, SECTORS * 512).unwrap();
     let queue = Queue::new(&sim, Device::new(config, sim.rng("device.latency")));
     let initial = queue.device().store().to_bytes();
-    let (q, s) = (Rc::clone(&queue), sim.clone());
+    let q = Rc::clone(&queue);
     let states = sim.block_on("t", async move {
         let mut rng = SplitMix64::new(seed);
         let mut model = q.device().store().to_bytes();
         let mut states = vec![(q.device().log().end(), model.clone())];
         for round in 0..150u32 {
-            let n = 1 + rng.below(20);
-            let lba = rng.below(SECTORS - n);
-            let at = lba as usize * 512;
-            let len = n as usize * 512;
-            let bio = match rng.below(5) {
-                0 => {
-                    model[at..at + len].fill(0);
-                    Bio::write_zeroes(Lba(lba), n as u32, Role::Other)
-                }
-                1 => {
-                    model[at..at + len].fill(0);
-                    Bio::discard(Lba(lba), n as u32)
-                }
-                2 => {
-                    let block = lba / 8;
-                    let p = Payload::Pattern {
-                        seed: round,
-                        page: 3,
-                    };
-                    p.fill(&mut model[block as usize * 4096..][..4096]);
-                    Bio::write(Lba(block * 8), 4096, p, Role::Other)
-                }
-                _ => {
-                    let unit = 512usize << rng.below(2);
-                    let (unit, n) = if n % 2 == 0 { (unit, n) } else { (512, n) };
-                    let mut units = Vec::new();
-                    for chunk in model[at..at + n as usize * 512].chunks_mut(unit) {
-                        chunk[..100].fill(rng.next_u64() as u8);
-                        units.push(Payload::Bytes((&*chunk).into()));
-                    }
-                    Bio::write(Lba(lba), unit as u32, units, Role::Other)
-                }
-            };
-            q.run(bio).await.unwrap();
+            q.run(random_bio(&mut rng, &mut model, round))
+                .await
+                .unwrap();
             if rng.below(10) == 0 {
                 q.flush().await.unwrap();
             }
             states.push((q.device().log().end(), model.clone()));
         }
-        let _ = s;
         states
     });
     let states = states.unwrap();
     let device = queue.device();
-    assert_eq!(device.store().to_bytes(), states.last().unwrap().1);
+    assert!(device.store().to_bytes() == states.last().unwrap().1);
     let log = device.log();
     let mut cursor = device.cursor();
     for (position, bytes) in states.iter().rev() {
         assert!(cursor.seek(log, *position));
         assert!(
             cursor.store().to_bytes() == *bytes,
-            "{device_name} at {position}",
-            device_name = device.config().preset
+            "{device} at {position}",
+            device = device.config().preset
         );
     }
-    assert_eq!(cursor.store().to_bytes(), initial);
+    assert!(cursor.store().to_bytes() == initial);
     for (position, bytes) in states.iter().step_by(7) {
         assert!(cursor.seek(log, *position));
         assert!(cursor.store().to_bytes() == *bytes);
     }
-    let written: u64 = device
-        .log()
-        .records()
-        .filter(|(_, r)| r.op == Op::Write || r.op == Op::WriteZeroes)
-        .map(|(_, r)| u64::from(r.sectors) * 512)
-        .sum();
+    check_ledger(&queue);
+}
+
+/// Bytes by role, bytes of the device and bytes in the log are the same.
+fn check_ledger(queue: &Queue) {
+    let device = queue.device();
+    let records = device.log().records();
+    let writes = records.filter(|(_, r)| matches!(r.op, Op::Write | Op::WriteZeroes));
+    let written: u64 = writes.map(|(_, r)| u64::from(r.sectors) * 512).sum();
     assert_eq!(queue.stats().device_written(), written);
     let ledger: u64 = queue.stats().ledger().map(|(_, b)| b.written).sum();
     assert_eq!(ledger, written);

@@ -195,14 +195,8 @@ mod tests {
         let mut j = JournalFold::default();
         let tid = Tid(7);
         let at = Nanos::from_ms;
-        j.apply(
-            at(1),
-            &Event::TransactionState {
-                tid,
-                state: state::RUNNING,
-                blocks: 0,
-            },
-        );
+        let turn = |state, blocks| Event::TransactionState { tid, state, blocks };
+        j.apply(at(1), &turn(state::RUNNING, 0));
         j.apply(
             at(2),
             &Event::HandleStart {
@@ -222,14 +216,7 @@ mod tests {
                 interval_us: 0,
             },
         );
-        j.apply(
-            at(4),
-            &Event::TransactionState {
-                tid,
-                state: state::LOCKED,
-                blocks: 1,
-            },
-        );
+        j.apply(at(4), &turn(state::LOCKED, 1));
         j.apply(
             at(5),
             &Event::LogDescriptor {
@@ -248,14 +235,7 @@ mod tests {
             },
         );
         j.apply(at(6), &Event::LogCommit { tid, jblock: 3 });
-        j.apply(
-            at(6),
-            &Event::TransactionState {
-                tid,
-                state: state::FINISHED,
-                blocks: 1,
-            },
-        );
+        j.apply(at(6), &turn(state::FINISHED, 1));
         assert!(j.running().is_none());
         assert_eq!((j.tail, j.head, j.used(1, 1024)), (1, 4, 3));
         let t = &j.transactions[&7];

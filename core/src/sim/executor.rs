@@ -1,7 +1,7 @@
 //! Clock, event heap, run queue and task table.
 
 use super::future::{Block, Charge};
-use super::task::{Frame, LockRank, TaskClass, TaskId, TaskState, TaskView, WaitReason};
+use super::task::{LockRank, TaskClass, TaskId, WaitReason};
 use crate::base::rng::{mix64, SplitMix64};
 use crate::base::Nanos;
 use crate::trace::{Category, Event, Tracer};
@@ -94,7 +94,7 @@ struct Due {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     Polling,
     OnCpu,
     Queued,
@@ -108,30 +108,30 @@ type Call = Box<dyn FnOnce()>;
 type IrqHandler = Rc<dyn Fn(u64)>;
 type BlockHook = Rc<dyn Fn(TaskId)>;
 
-struct Slot {
-    future: Option<TaskFuture>,
-    name: Rc<str>,
-    class: TaskClass,
-    state: State,
+pub(super) struct Slot {
+    pub(super) future: Option<TaskFuture>,
+    pub(super) name: Rc<str>,
+    pub(super) class: TaskClass,
+    pub(super) state: State,
     /// Number of the present suspension; events of earlier ones are stale.
-    wait: u32,
-    since: u64,
-    cpu: u32,
-    on_cpu_since: u64,
-    cpu_time: u64,
-    nvcsw: u64,
-    nivcsw: u64,
-    frames: Vec<&'static str>,
-    held: Vec<(LockRank, WaitReason)>,
-    joiners: Vec<TaskId>,
+    pub(super) wait: u32,
+    pub(super) since: u64,
+    pub(super) cpu: u32,
+    pub(super) on_cpu_since: u64,
+    pub(super) cpu_time: u64,
+    pub(super) nvcsw: u64,
+    pub(super) nivcsw: u64,
+    pub(super) frames: Vec<&'static str>,
+    pub(super) held: Vec<(LockRank, WaitReason)>,
+    pub(super) joiners: Vec<TaskId>,
     /// Call the block hooks when it blocks.
-    hooked: bool,
+    pub(super) hooked: bool,
 }
 
-struct Inner {
+pub(super) struct Inner {
     seed: u64,
     trace: Tracer,
-    now: Cell<u64>,
+    pub(super) now: Cell<u64>,
     /// Latest instant to which a charge may advance in place.
     horizon: Cell<u64>,
     limit: Cell<u64>,
@@ -146,7 +146,7 @@ struct Inner {
     idle_cpus: Cell<u64>,
     costs: Cell<Costs>,
     events: RefCell<BinaryHeap<Reverse<Due>>>,
-    tasks: RefCell<Vec<Slot>>,
+    pub(super) tasks: RefCell<Vec<Slot>>,
     run_queue: RefCell<VecDeque<TaskId>>,
     calls: RefCell<Vec<Option<Call>>>,
     free_calls: RefCell<Vec<u32>>,
@@ -156,7 +156,7 @@ struct Inner {
 
 /// Handle to the simulation; cheap to clone.
 #[derive(Clone)]
-pub struct Sim(Rc<Inner>);
+pub struct Sim(pub(super) Rc<Inner>);
 
 impl Sim {
     /// A simulation at time 0 with `cpus` virtual CPUs (1 to 64) and the random streams of `seed`.
@@ -453,98 +453,6 @@ impl Sim {
         drop(hooks);
         self.0.events.borrow_mut().clear();
         self.0.run_queue.borrow_mut().clear();
-    }
-
-    /// All tasks that have not ended.
-    pub fn tasks(&self) -> Vec<TaskView> {
-        let tasks = self.0.tasks.borrow();
-        let live = tasks.iter().enumerate().skip(1);
-        live.filter(|(_, t)| t.state != State::Done)
-            .map(|(i, t)| self.view(i, t))
-            .collect()
-    }
-
-    /// One task, also after its end.
-    pub fn task(&self, id: TaskId) -> Option<TaskView> {
-        let tasks = self.0.tasks.borrow();
-        let slot = tasks.get(id.0 as usize)?;
-        Some(self.view(id.0 as usize, slot))
-    }
-
-    fn view(&self, i: usize, t: &Slot) -> TaskView {
-        let state = match t.state {
-            State::Polling | State::OnCpu => TaskState::OnCpu,
-            State::Queued => TaskState::Runnable,
-            State::Blocked(why) => TaskState::Blocked(why),
-            State::Done => TaskState::Done,
-        };
-        let running = match t.state {
-            State::Polling | State::OnCpu => self.0.now.get().saturating_sub(t.on_cpu_since),
-            _ => 0,
-        };
-        TaskView {
-            id: TaskId(i as u32),
-            name: Rc::clone(&t.name),
-            class: t.class,
-            state,
-            since: Nanos(t.since),
-            cpu: t.cpu,
-            cpu_time: Nanos(t.cpu_time + running),
-            nvcsw: t.nvcsw,
-            nivcsw: t.nivcsw,
-            frames: t.frames.clone(),
-            held: t.held.clone(),
-        }
-    }
-
-    /// Puts a label on the current task's frame stack until the value is dropped.
-    pub fn frame(&self, label: &'static str) -> Frame {
-        let task = self.current();
-        if let Some(t) = self.0.tasks.borrow_mut().get_mut(task.0 as usize) {
-            t.frames.push(label);
-        }
-        Frame {
-            sim: self.clone(),
-            task,
-        }
-    }
-
-    pub(super) fn pop_frame(&self, task: TaskId) {
-        if let Some(t) = self.0.tasks.borrow_mut().get_mut(task.0 as usize) {
-            t.frames.pop();
-        }
-    }
-
-    /// Notes that the current task took a lock; asserts the order of ranks in debug builds.
-    pub(super) fn note_lock(&self, task: TaskId, rank: LockRank, why: WaitReason) {
-        let mut tasks = self.0.tasks.borrow_mut();
-        if let Some(t) = tasks.get_mut(task.0 as usize) {
-            t.held.push((rank, why));
-        }
-    }
-
-    /// Asserts in debug builds that the current task may take a lock of `rank`.
-    pub(super) fn check_rank(&self, rank: LockRank, why: WaitReason) {
-        if cfg!(debug_assertions) {
-            let tasks = self.0.tasks.borrow();
-            let me = &tasks[self.current().0 as usize];
-            if let Some((top, held)) = me.held.iter().max_by_key(|(r, _)| *r) {
-                assert!(
-                    *top <= rank,
-                    "{} takes {rank:?} ({why}) while it holds {top:?} ({held})",
-                    me.name
-                );
-            }
-        }
-    }
-
-    pub(super) fn note_unlock(&self, task: TaskId, rank: LockRank, why: WaitReason) {
-        let mut tasks = self.0.tasks.borrow_mut();
-        if let Some(t) = tasks.get_mut(task.0 as usize) {
-            if let Some(i) = t.held.iter().rposition(|h| *h == (rank, why)) {
-                t.held.remove(i);
-            }
-        }
     }
 
     /// True once [`Sim::shutdown`] was called.
@@ -892,35 +800,6 @@ impl Sim {
         for j in joiners {
             self.wake(j);
         }
-    }
-
-    /// The wait graph as text, the target first.
-    pub fn wait_graph(&self, target: TaskId) -> String {
-        use fmt::Write as _;
-        let mut out = format!("stuck at {} ns\n", self.0.now.get());
-        let mut views = self.tasks();
-        views.sort_by_key(|v| v.id != target);
-        for v in views {
-            let state = match v.state {
-                TaskState::Blocked(why) => format!("waits for {why}"),
-                TaskState::Runnable => "waits for a CPU".to_owned(),
-                TaskState::OnCpu => "runs".to_owned(),
-                TaskState::Done => "has ended".to_owned(),
-            };
-            let _ = write!(
-                out,
-                "{} ({:?}) {state} since {} ns",
-                v.name, v.class, v.since
-            );
-            if !v.frames.is_empty() {
-                let _ = write!(out, ", in {}", v.frames.join(" > "));
-            }
-            for (rank, why) in &v.held {
-                let _ = write!(out, ", holds {rank:?} ({why})");
-            }
-            out.push('\n');
-        }
-        out
     }
 }
 

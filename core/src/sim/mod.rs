@@ -15,6 +15,7 @@
 
 mod executor;
 mod future;
+mod report;
 pub mod sync;
 mod task;
 #[cfg(test)]

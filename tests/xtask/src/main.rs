@@ -9,6 +9,7 @@
 )]
 
 mod browser;
+mod components;
 mod debian;
 mod node;
 mod options;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
 fn setup(options: &Options) -> Result<bool, Fault> {
     let background = tools::Background::start();
     debian::ensure_test_programs();
+    components::ensure()?;
     wasm_target::ensure(options.toolchain)?;
     node::ensure()?;
     background.join()?;

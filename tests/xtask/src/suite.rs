@@ -5,7 +5,7 @@ use crate::paths::{is_ci, which, workspace};
 use crate::report::{note, seconds};
 use crate::shell::{self, minutes, Finished, Show};
 use crate::wasm_target::{self, Compiler, TARGET};
-use crate::{browser, debian, node, page, server, tools, Fault};
+use crate::{browser, components, debian, node, page, server, tools, Fault};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -119,6 +119,7 @@ pub(crate) fn run(options: &Options) -> Result<bool, Fault> {
         tools: needs_page.then(tools::Background::start),
     };
     debian::ensure_test_programs();
+    components::ensure()?;
     page::fetch_crates()?;
     let mut total = Counts::default();
     for (name, does, part) in PARTS.into_iter().filter(|part| wanted(part.0)) {
