@@ -7,4 +7,7 @@ pub mod reduce;
 pub mod scenes;
 pub mod store;
 pub mod text;
+
+#[cfg(test)]
+mod tests;
 pub mod titles;
