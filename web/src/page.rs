@@ -114,7 +114,11 @@ fn story(scope: Scope<'_>) -> Html {
             <p class="eyebrow">{ eyebrow(state) }</p>
             <h1>{ prose(&state.draft.title) }</h1>
             <div class="storyfigure">
-                { views::panel(scope, Panel::Map, None, "tab") }
+                if state.view.group.is_some() || state.view.map.is_some() {
+                    { views::panel(scope, Panel::Map, None, "tab") }
+                } else if state.scene == fsglass_web::state::scenes::FIRST {
+                    { poster() }
+                }
             </div>
             if let Some(crash) = &state.crash {
                 <section class="panel crash" data-panel="crash" aria-label={state.title(Panel::Crash)} tabindex="-1">
@@ -140,6 +144,11 @@ fn story(scope: Scope<'_>) -> Html {
             <span hidden=true class="transport" data-now={state.at_ns.to_string()}></span>
         </main>
     }
+}
+
+/// The still picture of the first scene, until the live one is there.
+fn poster() -> Html {
+    Html::from_html_unchecked(AttrValue::Static(include_str!("../../static/poster.svg")))
 }
 
 /// Opens the bench at the beginning, where each event is one step.

@@ -16,7 +16,7 @@ use crate::draw::pen::{Align, Face};
 use crate::draw::{Figure, Painter, Pen, Tokens};
 
 const GAP: f64 = 4.0;
-const CELL_MIN: f64 = 18.0;
+const CELL_MIN: f64 = 11.0;
 const CELL_MAX: f64 = 34.0;
 /// Room under a row of cells for its words.
 const WORDS_H: f64 = 22.0;

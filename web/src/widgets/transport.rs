@@ -29,9 +29,8 @@ pub(crate) fn view(scope: Scope<'_>) -> Html {
                     { key(scope, Act::Play, if state.playing { icons::pause() } else { icons::play() }) }
                     { key(scope, Act::Step(true), icons::forward()) }
                     { key(scope, Act::End, icons::end()) }
-                    { unit(scope) }
                 </div>
-                { speed_control(scope) }
+                <div class="row unit">{ unit(scope) }{ speed_control(scope) }</div>
             </div>
             <div>{ scrubber(scope) }</div>
             <div class="right">
@@ -78,7 +77,7 @@ fn unit(scope: Scope<'_>) -> Html {
         }
     });
     html! {
-        <select class="unit" aria-label="Unit of a step" data-act="step-unit" {onchange}>
+        <select aria-label="Unit of a step" data-act="step-unit" {onchange}>
             { for UNITS.iter().map(|(unit, id, name)| html! { <option value={*id} selected={*unit == scope.state.unit}>{ *name }</option> }) }
         </select>
     }
