@@ -2,11 +2,11 @@
 
 use super::{fail, Op, SysResult, Vfs, XattrMode};
 use crate::base::{Errno, Ino};
-use crate::format::ext4::xattr::{
+use crate::fs::common::{FsError, FsResult};
+use crate::fs::ext4::xattr_names::{
     self, EXT4_XATTR_INDEX_POSIX_ACL_ACCESS, EXT4_XATTR_INDEX_POSIX_ACL_DEFAULT,
     EXT4_XATTR_INDEX_SECURITY, EXT4_XATTR_INDEX_TRUSTED, EXT4_XATTR_INDEX_USER,
 };
-use crate::fs::common::{FsError, FsResult};
 use crate::fs::ext4::{flag, Acl, AclType, Inode, XattrFlag, XATTR_SIZE_MAX};
 use crate::trace::Call;
 use std::rc::Rc;
@@ -228,7 +228,7 @@ impl Vfs {
         };
         let mut names = Vec::new();
         for (index, rest) in list? {
-            if let Some(prefix) = xattr::prefix(index).filter(|_| shown(index)) {
+            if let Some(prefix) = xattr_names::prefix(index).filter(|_| shown(index)) {
                 let mut name = prefix.as_bytes().to_vec();
                 name.extend_from_slice(&rest);
                 names.push(name);

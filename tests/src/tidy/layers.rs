@@ -89,7 +89,14 @@ pub const LAYERS: [Layer; 18] = [
     ),
     layer(
         "observe",
-        &["base", "format", "trace", "block", "workload::app_log", "workload::fio"],
+        &[
+            "base",
+            "format",
+            "trace",
+            "block",
+            "workload::app_log",
+            "workload::fio",
+        ],
         &[],
     ),
     layer("session", &["base", "config", "experiment", "observe"], &[]),

@@ -100,6 +100,7 @@ pub use readdir::{DirBatch, DirItem, DirPos};
 pub use rename::{RenameKind, RenameSide};
 pub use stats::Stats;
 pub use super_block::{MountConfig, StatFs};
+pub use crate::format::ext4::xattr as xattr_names;
 pub use xattr::{XattrFlag, XATTR_SIZE_MAX};
 
 /// A point in time: seconds since 1970 and nanoseconds in the second.
