@@ -660,7 +660,10 @@ impl State {
                 self.load()
             }
             Action::WorkerDied(message) => {
-                self.engine = Engine::Failed(message);
+                // The first message says what failed; what follows are its consequences.
+                if !matches!(self.engine, Engine::Failed(_)) {
+                    self.engine = Engine::Failed(message);
+                }
                 self.playing = false;
                 Vec::new()
             }

@@ -56,7 +56,7 @@ impl BufferList {
     /// The buffer at `at` or the next older one, else (at the oldest end) the newest, with its place.
     pub(super) fn at_or_older(&self, at: u32) -> Option<(u32, Rc<Buffer>)> {
         let top = self.slots.len();
-        let start = (at as usize + 1).min(top);
+        let start = (at as usize).saturating_add(1).min(top);
         let below = (self.first..start).rev();
         let rest = (start..top).rev();
         below
