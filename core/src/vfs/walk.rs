@@ -114,11 +114,8 @@ pub(super) enum Step {
 }
 
 impl Vfs {
-    /// Starts a walk at the root.
+    /// Starts a walk at the root. Paths are relative to it; the empty path is the root itself.
     pub(super) async fn walk<'a>(&self, path: &'a [u8]) -> FsResult<Walk<'a>> {
-        if path.is_empty() {
-            return fail(Errno::ENOENT);
-        }
         if path.len() >= PATH_MAX {
             return fail(Errno::ENAMETOOLONG);
         }
