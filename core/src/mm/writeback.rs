@@ -206,7 +206,8 @@ impl Vm {
             };
             let queued = self.queue_io(before, &round);
             let progress = self.write_inodes(ops, &mut round, before).await;
-            if progress || queued {
+            // Inodes come in batches: without progress on a fresh batch there is nothing more to do.
+            if progress || !queued {
                 continue;
             }
             let more = self.lists.borrow().more_io.values().next().cloned();
@@ -217,7 +218,8 @@ impl Vm {
         }
     }
 
-    /// Moves inodes dirtied at or before `before` to the list of this round (`queue_io`).
+    /// Moves inodes dirtied at or before `before` to the list of this round (`queue_io`); false if the last batch is
+    /// not done yet.
     fn queue_io(&self, before: Nanos, round: &Round) -> bool {
         let mut lists = self.lists.borrow_mut();
         if !lists.io.is_empty() {
@@ -242,7 +244,7 @@ impl Vm {
         for m in &picked {
             lists.put(m, Place::Io);
         }
-        !picked.is_empty()
+        true
     }
 
     /// `writeback_sb_inodes`: true if anything was written or became clean.
@@ -258,7 +260,7 @@ impl Vm {
             let next = self.lists.borrow().io.values().next().cloned();
             let Some(m) = next else { return progress };
             if m.ino().0 == 0 && round.fs_only {
-                self.lists.borrow_mut().put(&m, Place::Dirty);
+                redirty_tail(&mut self.lists.borrow_mut(), &m, self.sim().now());
                 continue;
             }
             if m.state() & dirty::BUSY != 0 {

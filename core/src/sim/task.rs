@@ -133,10 +133,10 @@ pub enum LockRank {
     DirInode,
     /// `i_rwsem` of files.
     Inode,
-    /// `s_writepages_rwsem`.
-    Writepages,
     /// `mapping.invalidate_lock`.
     InvalidateLock,
+    /// `s_writepages_rwsem`.
+    Writepages,
     /// Folio locks.
     Folio,
     /// `j_barrier`, `j_checkpoint_mutex` and the wait to start a handle.
