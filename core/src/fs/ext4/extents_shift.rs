@@ -105,7 +105,8 @@ impl Ext4 {
             let depth = p.depth();
             p.levels[depth].pos = first;
             self.shift_leaf(h, inode, &p, shift, true).await?;
-            if first > 0 || before <= start || before == 0 {
+            let leftmost = path.levels[..depth].iter().all(|l| l.pos == 0);
+            if first > 0 || before <= start || leftmost {
                 return Ok(());
             }
             upto = before - 1;

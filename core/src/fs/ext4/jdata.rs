@@ -120,6 +120,8 @@ impl Ext4 {
             let Some(bh) = mapping.buffer(lblk) else {
                 continue;
             };
+            // A checkpoint may be writing it; who asks for the page's I/O waits for that as well.
+            self.buffers.wait_unlocked(&bh).await;
             if bh.dirty() && !bh.locked() {
                 ready.push((b, bh));
             } else if bh.test(Bh::JBDDIRTY) || bh.dirty() || bh.jh.borrow().transaction.is_some() {

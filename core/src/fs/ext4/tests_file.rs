@@ -92,6 +92,7 @@ struct Player {
     max: u64,
     block: u64,
     extents: bool,
+    log: Vec<String>,
 }
 
 impl Player {
@@ -99,6 +100,8 @@ impl Player {
         let r = self.rng.below(100);
         let off = self.rng.below(self.max);
         let len = 1 + self.rng.below((self.max / 6).min(self.max - off));
+        let size = self.model.len();
+        self.log.push(format!("{n}: kind {r} mode {}, {off}+{len} of {size}", n % 9));
         match r {
             0..40 => self.write(off, len, n, r % 4 == 0).await,
             40..48 => self.truncate(self.rng_size()).await,
@@ -218,7 +221,14 @@ impl Player {
         let from = (off as usize).min(self.model.len());
         let to = ((off + len) as usize).min(self.model.len());
         assert_eq!(n as usize, to - from);
-        compare(&out, &self.model[from..to], off);
+        if out != self.model[from..to] {
+            let tail = self.log.len().saturating_sub(14);
+            panic!(
+                "{}\n{}",
+                difference(&out, &self.model[from..to], off),
+                self.log[tail..].join("\n")
+            );
+        }
     }
 
     async fn remount(&mut self) {
@@ -238,18 +248,14 @@ impl Player {
     }
 }
 
-fn compare(got: &[u8], want: &[u8], off: u64) {
-    if got != want {
-        let at = got.iter().zip(want).position(|(a, b)| a != b).unwrap_or(0);
-        let bad = got.iter().zip(want).filter(|(a, b)| a != b).count();
-        panic!(
-            "byte {} is {:02x}, not {:02x} ({bad} of {} differ)",
-            off + at as u64,
-            got[at],
-            want[at],
-            want.len()
-        );
-    }
+/// Where and how far two pieces of the file differ.
+fn difference(got: &[u8], want: &[u8], off: u64) -> String {
+    let differ = |i: &usize| got.get(*i) != want.get(*i);
+    let n = got.len().max(want.len());
+    let bad: Vec<usize> = (0..n).filter(differ).collect();
+    let blocks: std::collections::BTreeSet<u64> =
+        bad.iter().map(|i| (off + *i as u64) >> 10).collect();
+    format!("{} of {n} bytes differ, in the 1 KiB blocks {blocks:?}", bad.len())
 }
 
 fn model_run(seed: u64, mkfs_opts: &str, mount_opts: &str, steps: u32) {
@@ -272,6 +278,7 @@ fn model_run(seed: u64, mkfs_opts: &str, mount_opts: &str, steps: u32) {
             max: 400_000,
             block,
             extents,
+            log: Vec::new(),
         };
         for n in 1..=steps {
             p.step(n).await;

@@ -8,6 +8,7 @@ use super::{flag, mode, state, Ext4, Inode, MapFlags, MapRequest, OrphanSlot};
 use crate::base::{Errno, Lblk};
 use crate::fs::common::{FsError, FsResult};
 use crate::fs::jbd2::{Handle, HandleType};
+use crate::mm::folio::blocks_within;
 use crate::mm::{dirty, Tag};
 use std::rc::Rc;
 
@@ -202,16 +203,15 @@ impl Ext4 {
         if m.nrpages() == 0 {
             return;
         }
-        let bs = self.geo.block_size;
         let first = start.div_ceil(4096);
         let last = end >> 12;
         let (from, to) = ((start & 0xfff) as usize, (end & 0xfff) as usize);
         if start >> 12 == last && from != 0 {
-            zero_cached(inode, start >> 12, from, to, bs);
+            self.zero_cached(inode, start >> 12, from, to);
             return;
         }
         if from != 0 {
-            zero_cached(inode, start >> 12, from, 4096, bs);
+            self.zero_cached(inode, start >> 12, from, 4096);
         }
         let mut at = first;
         while let Some(i) = m.next(at, Tag::Present).filter(|i| *i < last) {
@@ -220,7 +220,22 @@ impl Ext4 {
             m.delete(i);
         }
         if to != 0 && last != u64::MAX >> 12 {
-            zero_cached(inode, last, 0, to, bs);
+            self.zero_cached(inode, last, 0, to);
+        }
+    }
+
+    /// Zeroes bytes of a cached page; blocks that lie wholly in the range are clean and unmapped afterwards.
+    fn zero_cached(&self, inode: &Inode, index: u64, from: usize, to: usize) {
+        let whole = blocks_within(from, to, self.geo.block_size);
+        self.invalidate_journalled(inode, index, from, to);
+        let left = inode.mapping.with(index, |f| {
+            f.zero_range(from, to);
+            f.clear_dirty(whole);
+            f.clear_known(whole);
+            f.dirty() | f.journalled()
+        });
+        if left == Some(0) {
+            inode.mapping.clear_dirty_for_io(index);
         }
     }
 
@@ -228,10 +243,16 @@ impl Ext4 {
     fn invalidate_journalled(&self, inode: &Inode, index: u64, from: usize, to: usize) {
         let bs = self.geo.block_size;
         let base = index as u32 * (4096 / bs);
-        for b in from as u32 / bs..(to as u32) / bs {
-            if let Some(bh) = inode.mapping.drop_buffer(base + b) {
-                self.buffers.clear_dirty(&bh);
+        let journal = self.journal();
+        for b in (from as u32).div_ceil(bs)..to as u32 / bs {
+            let Some(bh) = inode.mapping.drop_buffer(base + b) else {
+                continue;
+            };
+            match &journal {
+                Some(j) => drop(j.invalidate_buffer(&bh, from != 0)),
+                None => drop(self.buffers.clear_dirty(&bh)),
             }
+            inode.mapping.with(index, |f| f.clear_journalled(1 << b));
         }
     }
 
@@ -331,20 +352,6 @@ impl Ext4 {
         if delayed > 0 {
             self.da_release(inode, u64::from(delayed));
         }
-    }
-}
-
-/// Zeroes bytes of a cached page; blocks that lie wholly in the range are clean and unmapped afterwards.
-fn zero_cached(inode: &Inode, index: u64, from: usize, to: usize, bs: u32) {
-    let whole = crate::mm::folio::blocks_within(from, to, bs);
-    let left = inode.mapping.with(index, |f| {
-        f.zero_range(from, to);
-        f.clear_dirty(whole);
-        f.clear_known(whole);
-        f.dirty() | f.journalled()
-    });
-    if left == Some(0) {
-        inode.mapping.clear_dirty_for_io(index);
     }
 }
 
