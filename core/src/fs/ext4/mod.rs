@@ -28,6 +28,7 @@ mod extents_remove;
 mod extents_shift;
 mod extents_split;
 pub mod extents_status;
+pub mod fsck;
 pub mod geometry;
 mod fallocate;
 pub mod file;
