@@ -1,4 +1,4 @@
-//! Wall-clock figures of the lower layers. `cargo run --release --example bench_block`.
+//! Figures of the lower layers: `cargo run --release --example bench_block [sim|store|lone|DEVICE] [WRITES]`.
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures wall time")]
 #![allow(
     clippy::unwrap_used,
@@ -99,8 +99,7 @@ fn store_writes() {
 }
 
 /// The S3 shape: each block goes to the journal in order, then home in batches of 64.
-fn journal_then_home(device: &str) {
-    const N: u64 = 750_000;
+fn journal_then_home(device: &str, writes: u64) {
     let before = resident_mib();
     let sim = Sim::new(1, 2);
     let config = DeviceConfig::parse(device, 149 << 30).unwrap();
@@ -110,7 +109,7 @@ fn journal_then_home(device: &str) {
     let end = sim.block_on("writer", async move {
         let batch = Batch::new(&s);
         let mut rng = SplitMix64::new(2);
-        for round in 0..N / 1000 {
+        for round in 0..writes / 1000 {
             let mut homes = Vec::with_capacity(1000);
             let plug = q.plug();
             for i in 0..1000 {
@@ -148,7 +147,7 @@ fn journal_then_home(device: &str) {
     });
     report(
         &format!("write bio, journal then home ({device})"),
-        2 * N,
+        2 * writes,
         start,
     );
     let d = queue.device();
@@ -210,6 +209,8 @@ fn lone_writes() {
 
 fn main() {
     let only = std::env::args().nth(1);
+    let writes = std::env::args().nth(2).and_then(|n| n.parse().ok());
+    let writes = writes.unwrap_or(750_000);
     let wanted = |name: &str| only.as_deref().is_none_or(|o| o == name);
     if wanted("sim") {
         charges();
@@ -223,7 +224,7 @@ fn main() {
     }
     for device in ["optane", "sata-ssd", "hdd", "loop"] {
         if wanted(device) {
-            journal_then_home(device);
+            journal_then_home(device, writes);
         }
     }
 }

@@ -102,13 +102,31 @@ pub fn content(seed: u64, offset: u64, out: &mut [u8]) {
     let mut done = 0;
     while done < out.len() {
         let o = offset + done as u64;
-        let h = mix64(base.wrapping_add(o >> 9)).to_le_bytes();
+        let h = mix64(base.wrapping_add(o >> 9));
         let n = (512 - (o & 511) as usize).min(out.len() - done);
-        for (i, b) in out[done..done + n].iter_mut().enumerate() {
-            let o = o + i as u64;
-            *b = h[(o & 7) as usize] ^ ((o >> 3) & 63) as u8;
-        }
+        fill_sector(h, (o & 511) as usize, &mut out[done..done + n]);
         done += n;
+    }
+}
+
+/// The bytes at `at..` of a sector whose hash is `h`: eight bytes at a time where they are aligned.
+fn fill_sector(h: u64, at: usize, out: &mut [u8]) {
+    let lead = ((8 - at % 8) % 8).min(out.len());
+    let (head, body) = out.split_at_mut(lead);
+    let bytes = h.to_le_bytes();
+    let byte = |o: usize| bytes[o & 7] ^ ((o >> 3) & 63) as u8;
+    for (i, b) in head.iter_mut().enumerate() {
+        *b = byte(at + i);
+    }
+    let mut o = at + lead;
+    let mut words = body.chunks_exact_mut(8);
+    for word in &mut words {
+        let counter = ((o >> 3) & 63) as u64 * 0x0101_0101_0101_0101;
+        word.copy_from_slice(&(h ^ counter).to_le_bytes());
+        o += 8;
+    }
+    for (i, b) in words.into_remainder().iter_mut().enumerate() {
+        *b = byte(o + i);
     }
 }
 
@@ -128,6 +146,20 @@ mod tests {
         assert_eq!(hex(1, 504, 16), "215e064b37947e6103ae173295fdd686");
         assert_eq!(hex(7, 4096, 8), "9444a81d5d0ba93a");
         assert_eq!(hex(7, 1_000_003, 5), "24607cc285");
+    }
+
+    #[test]
+    fn any_piece_equals_the_definition() {
+        let mut rng = crate::base::rng::SplitMix64::new(1);
+        for _ in 0..300 {
+            let (seed, offset) = (rng.below(9), rng.below(10_000));
+            let mut v = vec![0; rng.below(1500) as usize];
+            content(seed, offset, &mut v);
+            for (o, b) in (offset..).zip(v) {
+                let h = mix64(mix64(seed).wrapping_add(o >> 9)).to_le_bytes();
+                assert_eq!(b, h[(o & 7) as usize] ^ ((o >> 3) & 63) as u8);
+            }
+        }
     }
 
     #[test]

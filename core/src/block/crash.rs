@@ -2,7 +2,7 @@
 //! in flight. Each sector is atomic; larger writes may tear.
 
 use super::bio::{Bio, Op, Role, SECTOR_SIZE};
-use super::log::{hash_bytes, DeviceLog, LogRecord};
+use super::log::{payload_hash, DeviceLog, LogRecord};
 use super::queue::Queue;
 use super::store::{Fill, Store, PAGE_SECTORS};
 use crate::base::payload::PAGE_SIZE;
@@ -369,10 +369,8 @@ impl CrashImage {
     }
 
     fn hash_of(&self, pages: &[u32]) -> u64 {
-        let mut buf = [0; PAGE_SIZE];
         pages.iter().fold(0, |h, page| {
-            self.page(*page).fill(&mut buf);
-            mix64(h ^ hash_bytes(&buf)) ^ u64::from(*page)
+            mix64(h ^ payload_hash(&self.page(*page))) ^ u64::from(*page)
         })
     }
 

@@ -186,15 +186,7 @@ impl DeviceLog {
     }
 
     pub(super) fn note(&mut self, change: Change, new: &Payload) {
-        let rule =
-            |tag: u64, seed: u32, page: u32| tag ^ u64::from(seed) << 32 ^ u64::from(page) << 2;
-        let h = match new {
-            Payload::Zero => 1,
-            Payload::Garbage { seed, page } => rule(2, *seed, *page),
-            Payload::Pattern { seed, page } => rule(3, *seed, *page),
-            Payload::Bytes(b) => hash_bytes(b),
-        };
-        self.mix(h);
+        self.mix(payload_hash(new));
         self.changes.push_back(change);
     }
 
@@ -248,13 +240,19 @@ impl DeviceLog {
     }
 
     /// Pages that a record changed, with their changes (without whole ranges).
-    pub(super) fn changes(&self, position: u64) -> impl Iterator<Item = (u32, &Change)> {
-        let pages = self.record(position).map_or_else(Vec::new, changed_pages);
-        let from = self.record(position).map_or(0, |r| r.changes);
+    pub(super) fn changes(
+        &self,
+        position: u64,
+    ) -> impl DoubleEndedIterator<Item = (u32, &Change)> + ExactSizeIterator {
+        let record = self.record(position);
+        let (first, n, last) = record.map_or((0, 0, 0), changed_pages);
+        let from = record.map_or(0, |r| r.changes);
         let at = from.wrapping_sub(self.first_change as u32) as usize;
-        pages
-            .into_iter()
-            .zip(self.changes.range(at.min(self.changes.len())..))
+        let changes = self.changes.range(at.min(self.changes.len())..).take(n);
+        changes.enumerate().map(move |(i, c)| {
+            let page = if i + 1 == n { last } else { first + i as u64 };
+            (page as u32, c)
+        })
     }
 
     /// New contents of the pages that a write changed, ascending.
@@ -312,38 +310,45 @@ impl DeviceLog {
         if let Some(range) = self.range_change(position) {
             store.undo_range(range);
         }
-        let changes: Vec<_> = self.changes(position).collect();
-        for (page, change) in changes.into_iter().rev() {
+        for (page, change) in self.changes(position).rev() {
             store.restore(page, change.old);
         }
     }
 }
 
-/// Pages for which a record holds changes: all of a write, the partial ones at the ends of a zeroed range.
-fn changed_pages(r: &LogRecord) -> Vec<u32> {
+/// Pages for which a record holds changes, as (first, number, last): all of a write, the partial ones at the ends of a
+/// zeroed range.
+fn changed_pages(r: &LogRecord) -> (u64, usize, u64) {
     let (start, end) = (r.lba.0, r.lba.0 + u64::from(r.sectors));
+    let (first, last) = (start / PAGE_SECTORS, end / PAGE_SECTORS);
     match r.op {
         Op::Write => {
-            let pages = start / PAGE_SECTORS..end.div_ceil(PAGE_SECTORS);
-            pages.map(|p| p as u32).collect()
+            let n = end.div_ceil(PAGE_SECTORS) - first;
+            (first, n as usize, (first + n).saturating_sub(1))
         }
         Op::WriteZeroes | Op::Discard => {
-            let (whole, last) = (start.div_ceil(PAGE_SECTORS), end / PAGE_SECTORS);
-            let mut pages = Vec::new();
-            if start % PAGE_SECTORS != 0 {
-                pages.push((start / PAGE_SECTORS) as u32);
-            }
-            if end % PAGE_SECTORS != 0 && whole <= last {
-                pages.push(last as u32);
-            }
-            pages
+            let head = start % PAGE_SECTORS != 0;
+            let tail = end % PAGE_SECTORS != 0 && !(head && first == last);
+            let n = usize::from(head) + usize::from(tail);
+            (first, n, if tail { last } else { first })
         }
-        Op::Read | Op::Flush => Vec::new(),
+        Op::Read | Op::Flush => (0, 0, 0),
+    }
+}
+
+/// Hash of contents: of the rule where there is one, else of the bytes.
+pub(super) fn payload_hash(payload: &Payload) -> u64 {
+    let rule = |tag: u64, seed: u32, page: u32| tag ^ u64::from(seed) << 32 ^ u64::from(page) << 2;
+    match payload {
+        Payload::Zero => 1,
+        Payload::Garbage { seed, page } => rule(2, *seed, *page),
+        Payload::Pattern { seed, page } => rule(3, *seed, *page),
+        Payload::Bytes(b) => hash_bytes(b),
     }
 }
 
 /// A fast hash of page contents, the same on all platforms.
-pub(super) fn hash_bytes(b: &[u8]) -> u64 {
+fn hash_bytes(b: &[u8]) -> u64 {
     let mut lanes = [1u64, 2, 3, 4];
     let mut chunks = b.chunks_exact(32);
     for c in &mut chunks {
