@@ -111,8 +111,6 @@ pub struct Device {
     /// Disk requests that wait for the head, with the request that has it.
     pending: Vec<(u32, Request)>,
     head: Option<u32>,
-    /// Keeps the loads of [`Store::touch`] alive.
-    touched: u32,
 }
 
 impl Device {
@@ -132,7 +130,6 @@ impl Device {
             faults: Faults::default(),
             pending: Vec::new(),
             head: None,
-            touched: 0,
             store,
             config,
         }
@@ -196,10 +193,6 @@ impl Device {
             let done = self.cache.flush(now, &mut self.model, &mut self.log);
             started.push((id, done));
             return;
-        }
-        if req.op == Op::Write {
-            let page = (req.lba.0 / PAGE_SECTORS) as u32;
-            self.touched ^= self.store.touch(page);
         }
         let cached = self.cache.enabled() && req.op == Op::Write && !req.fua;
         match self.model.kind() {

@@ -124,11 +124,6 @@ impl Store {
         }
     }
 
-    /// Prepares for a write to a page; see [`PageTable::touch`].
-    pub(super) fn touch(&self, page: u32) -> u32 {
-        self.table.touch(page)
-    }
-
     pub(super) fn arena(&self) -> Rc<RefCell<Arena>> {
         Rc::clone(&self.arena)
     }

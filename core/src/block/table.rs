@@ -214,12 +214,6 @@ impl PageTable {
         }
     }
 
-    /// Loads the place of a page into the processor's cache, for a [`PageTable::swap`] soon after. The number means
-    /// nothing; using it keeps the load alive.
-    pub(super) fn touch(&self, page: u32) -> u32 {
-        self.slots[self.home(page)].lo
-    }
-
     pub(super) fn get(&self, page: u32) -> Handle {
         let (i, found) = self.find(page);
         if found {
