@@ -107,7 +107,7 @@ impl Ext4 {
             bh.set(BITMAP_UPTODATE);
             return Ok(bh);
         }
-        if !bh.uptodate() {
+        if !bh.uptodate() && !bh.locked() {
             Stats::inc(&self.stats.ext4_read_block_bitmap_load);
         }
         let bh = self.buffers.bread(block, Role::Bitmap).await?;

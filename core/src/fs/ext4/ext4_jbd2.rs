@@ -1,6 +1,8 @@
 //! The seam between ext4 and its journal (kernel `ext4_jbd2.c`, `ext4_jbd2.h`): handles, access to buffers, and
 //! the credits Linux 6.18 reserves. Only this file knows the mode without a journal.
 
+#![allow(clippy::unused_self, reason = "all operations are methods of the file system")]
+
 use super::{flag, DataMode, Ext4, Inode, Stats};
 use crate::base::{Errno, FsBlock};
 use crate::fs::common::{FsError, FsResult};

@@ -4,6 +4,8 @@
 //! Locks: the caller holds `i_data_sem`, for writing where the tree changes.
 //! Invariant: in each index node, entry i begins at or before the first extent of its child.
 
+#![allow(clippy::unused_self, reason = "all operations are methods of the file system")]
+
 use super::balloc::FreeFlags;
 use super::mballoc::MbFlags;
 use super::{extent_node as node, Ext4, Inode, Stats};

@@ -1,6 +1,8 @@
 //! Removing ranges from extent trees, for truncate and punch (kernel `ext4_ext_remove_space`,
 //! `ext4_ext_rm_leaf`): from right to left, in as many handles as it takes.
 
+#![allow(clippy::unused_self, reason = "all operations are methods of the file system")]
+
 use super::balloc::FreeFlags;
 use super::extents::ExtPath;
 use super::extents_split::SplitFlags;

@@ -1,5 +1,7 @@
 //! Moving extents to other logical blocks, for collapse and insert range (kernel `ext4_ext_shift_extents`).
 
+#![allow(clippy::unused_self, reason = "all operations are methods of the file system")]
+
 use super::extents::{can_merge, ExtPath};
 use super::extents_split::SplitFlags;
 use super::{extent_node as node, Ext4, Inode};

@@ -1,6 +1,8 @@
 //! Splitting extents, and turning unwritten ones into written ones (kernel `ext4_split_extent`,
 //! `ext4_ext_convert_to_initialized`, `ext4_convert_unwritten_extents_endio`).
 
+#![allow(clippy::unused_self, reason = "all operations are methods of the file system")]
+
 use super::extents::{can_merge, ExtPath};
 use super::extents_status::EsStatus;
 use super::mballoc::MbFlags;

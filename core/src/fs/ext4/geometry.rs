@@ -209,8 +209,10 @@ impl Geometry {
     /// Largest file: by extents (2^32 - 1 blocks), or by block map.
     pub fn max_bytes(&self, extents: bool) -> u64 {
         if extents {
-            let blocks = if self.huge_file { u32::MAX } else { u32::MAX };
-            return u64::from(blocks) << self.block_bits;
+            let tree = u64::from(u32::MAX) << self.block_bits;
+            // Without huge_file, i_blocks counts 512-byte units in 32 bits.
+            let counted = (u64::from(u32::MAX) >> (self.block_bits - 9)) << self.block_bits;
+            return if self.huge_file { tree } else { tree.min(counted) };
         }
         let a = u64::from(self.addr_per_block());
         let map = (12 + a + a * a + a * a * a) << self.block_bits;

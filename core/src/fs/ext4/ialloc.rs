@@ -50,7 +50,7 @@ impl Ext4 {
             bh.set(BITMAP_UPTODATE);
             return Ok(bh);
         }
-        if !bh.uptodate() {
+        if !bh.uptodate() && !bh.locked() {
             Stats::inc(&self.stats.ext4_load_inode_bitmap);
         }
         let bh = self.buffers.bread(block, Role::Bitmap).await?;

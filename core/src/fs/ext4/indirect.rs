@@ -3,6 +3,8 @@
 //!
 //! Locks: the caller holds `i_data_sem`, for writing where the map changes.
 
+#![allow(clippy::unused_self, reason = "all operations are methods of the file system")]
+
 use super::balloc::FreeFlags;
 use super::mballoc::{AllocRequest, MbFlags, MAX_BLOCK_FILE_PHYS};
 use super::{flag, Ext4, Inode, MapFlags, Mapping, MappingKind};
@@ -212,19 +214,31 @@ impl Ext4 {
         };
         let block = match block {
             Ok(b) => b,
-            Err(e) => {
-                for bh in metas {
-                    let nr = bh.blocknr;
-                    self.free_buffer_blocks(h, inode, Some(bh), nr, 1, FreeFlags::METADATA)
-                        .await?;
-                }
-                return Err(e);
-            }
+            Err(e) => return Err(self.undo_metas(h, inode, metas, e).await),
         };
         let n = ar.len.min(want);
         self.fill_branch(h, inode, path, &mut branch, (&metas, block, n)).await?;
         self.update_inode_fsync_trans(h, inode, true);
         Ok(Mapping::at(MappingKind::Mapped, block.0, n, true))
+    }
+
+    async fn undo_metas(
+        &self,
+        h: &mut Handle,
+        inode: &Inode,
+        metas: Vec<Rc<Buffer>>,
+        e: FsError,
+    ) -> FsError {
+        for bh in metas {
+            let nr = bh.blocknr;
+            let freed = self
+                .free_buffer_blocks(h, inode, Some(bh), nr, 1, FreeFlags::METADATA)
+                .await;
+            if let Err(e) = freed {
+                return e;
+            }
+        }
+        e
     }
 
     async fn ind_new_meta(&self, h: &mut Handle, inode: &Inode, goal: u64) -> FsResult<Rc<Buffer>> {

@@ -244,7 +244,13 @@ impl Ext4 {
         });
         let core = decoded.map_err(|c| self.corrupt(c.at(bh.blocknr.0)))?;
         self.check_deleted(ino, &core)?;
+        let mapped = core.mode & mode::S_IFMT == mode::S_IFREG
+            || core.mode & mode::S_IFMT == mode::S_IFDIR;
+        let by_map = mapped && core.flags & (flag::EXTENTS | flag::INLINE_DATA) == 0;
         let inode = self.make_inode(ino, core);
+        if by_map {
+            self.ind_check_inode(&inode)?;
+        }
         self.init_inode_state(&inode);
         self.icache.borrow_mut().insert(ino, Rc::clone(&inode));
         Ok(inode)

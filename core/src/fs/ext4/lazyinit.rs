@@ -142,11 +142,8 @@ impl Ext4 {
     /// Reads a batch of bitmaps; the next group, `None` after the last.
     async fn prefetch_step(&self, group: u32) -> Option<u32> {
         let nr = self.mb.prefetch.get().max(1);
-        let (next, ios) = self.mb_prefetch(group, nr).await;
-        if ios > 0 {
-            // A bitmap that fails its checks is marked when it is read; the others matter too.
-            let _ = self.mb_prefetch_fini(next, nr).await;
-        }
+        let (next, _) = self.mb_prefetch(group, nr).await;
+        self.mb_prefetch_fini(next, nr).await;
         (next > group).then_some(next)
     }
 

@@ -1,5 +1,7 @@
 //! One door to the mapping of a file, by extents or block map (kernel `ext4_map_blocks`).
 
+#![allow(clippy::unused_self, reason = "all operations are methods of the file system")]
+
 use super::extents_status::EsStatus;
 use super::mballoc::{AllocRequest, MbFlags};
 use super::{flag, Ext4, Inode, Stats};
@@ -118,7 +120,7 @@ impl Ext4 {
     ) -> FsResult<Mapping> {
         let (lblk, len) = (req.lblk.0, req.len);
         let flags = req.flags;
-        if lblk >= EXT_MAX_BLOCKS {
+        if lblk == EXT_MAX_BLOCKS {
             return Err(self.corrupt(Corrupt::new(CorruptKind::ExtentLength { lblk }, 0)));
         }
         let found = match self.es_mapping(inode, lblk, len) {

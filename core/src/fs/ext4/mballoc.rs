@@ -7,6 +7,8 @@
 //!    a transaction that has not committed.
 //! 2. Clusters are claimed (`dirty_clusters`) before they are searched for, so a search ends with enough space.
 
+#![allow(clippy::unused_self, reason = "all operations are methods of the file system")]
+
 use super::mballoc_buddy::FreeExtent;
 use super::mballoc_pa::{LocalityGroup, Prealloc};
 use super::{flag, Ext4, Inode, Stats};
@@ -244,34 +246,38 @@ impl Ext4 {
         }
         let claimed = if reserved { 0 } else { i64::from(ar.len) };
         let res = self.mb_allocate(h, inode, ar, claimed).await;
-        match &res {
-            Ok(block) => {
-                let for_data = ar.flags.has(MbFlags::HINT_DATA);
-                let (calls, blocks) = if for_data {
-                    (&self.stats.alloc_data_calls, &self.stats.alloc_data_blocks)
-                } else {
-                    (&self.stats.alloc_meta_calls, &self.stats.alloc_meta_blocks)
-                };
-                Stats::inc(calls);
-                Stats::add(blocks, u64::from(ar.len));
-                let (ino, block, len) = (inode.ino, *block, ar.len);
-                self.sim.emit(Category::Structures, || Event::BlocksAllocated {
-                    ino,
-                    block,
-                    len,
-                    meta: u8::from(!for_data),
-                });
-                if !reserved {
-                    let n = i64::from(ar.len) * i64::from(self.geo.cluster_ratio);
-                    self.add_blocks(h, inode, n).await?;
-                }
-            }
-            Err(_) => {
+        let block = match res {
+            Ok(block) => block,
+            Err(e) => {
                 ar.len = 0;
                 self.dirty_clusters.set(self.dirty_clusters.get() - claimed);
+                return Err(e);
             }
+        };
+        self.count_allocation(inode, block, ar);
+        if !reserved {
+            let n = i64::from(ar.len) * i64::from(self.geo.cluster_ratio);
+            self.add_blocks(h, inode, n).await?;
         }
-        res
+        Ok(block)
+    }
+
+    fn count_allocation(&self, inode: &Inode, block: FsBlock, ar: &AllocRequest) {
+        let for_data = ar.flags.has(MbFlags::HINT_DATA);
+        let (calls, blocks) = if for_data {
+            (&self.stats.alloc_data_calls, &self.stats.alloc_data_blocks)
+        } else {
+            (&self.stats.alloc_meta_calls, &self.stats.alloc_meta_blocks)
+        };
+        Stats::inc(calls);
+        Stats::add(blocks, u64::from(ar.len));
+        let (ino, len) = (inode.ino, ar.len);
+        self.sim.emit(Category::Structures, || Event::BlocksAllocated {
+            ino,
+            block,
+            len,
+            meta: u8::from(!for_data),
+        });
     }
 
     async fn mb_allocate(

@@ -112,7 +112,7 @@ impl Ext4 {
             let end = pa.pstart.get() + u64::from(pa.len.get()) * u64::from(ratio);
             let fits = want >= pa.lstart.get()
                 && want < pa.logical_end(ratio)
-                && (extents || end <= u64::from(u32::MAX));
+                && (extents || u32::try_from(end).is_ok());
             (fits && !pa.deleted.get() && pa.free.get() > 0).then(|| Rc::clone(pa))
         });
         if let Some(pa) = found {

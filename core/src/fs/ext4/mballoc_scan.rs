@@ -158,7 +158,7 @@ impl Ext4 {
             ac.criteria = CR_ANY_FREE;
         }
         if ac.prefetch_nr > 0 {
-            self.mb_prefetch_fini(ac.prefetch_group, ac.prefetch_nr).await?;
+            self.mb_prefetch_fini(ac.prefetch_group, ac.prefetch_nr).await;
         }
         Ok(())
     }
@@ -611,21 +611,18 @@ impl Ext4 {
     }
 
     /// Builds the buddies of the `nr` groups before `group` (kernel `ext4_mb_prefetch_fini`).
-    pub(crate) async fn mb_prefetch_fini(&self, mut group: u32, nr: u32) -> FsResult<()> {
+    pub(crate) async fn mb_prefetch_fini(&self, mut group: u32, nr: u32) {
         for _ in 0..nr {
             if group == 0 {
                 group = self.geo.groups_count;
             }
             group -= 1;
-            let d = self.groups.desc(group);
-            let uninit = self.geo.group_csum && d.has_flag(EXT4_BG_BLOCK_UNINIT);
             let loaded = self.groups.with_buddy(group, |_| ()).is_some();
-            if !loaded && d.bg_free_blocks_count > 0 && !uninit {
-                // A bad bitmap is marked as such when it is read; the search goes on without it.
+            if !loaded && self.groups.desc(group).bg_free_blocks_count > 0 {
+                // A bad bitmap is marked as such when it is read; the others matter too.
                 let _ = self.load_buddy(group).await;
             }
         }
-        Ok(())
     }
 }
 

@@ -166,7 +166,6 @@ pub struct Ext4 {
     pub(crate) sectors_written_start: Cell<u64>,
     /// Mounted for writing (not `SB_RDONLY`).
     pub(crate) writable: Cell<bool>,
-    pub(crate) mount_time: Cell<Nanos>,
     pub(crate) file: page_io::FileLayer,
     /// Kernel `s_writepages_rwsem`.
     pub writepages_rwsem: RwLock,

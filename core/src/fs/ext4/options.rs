@@ -216,7 +216,7 @@ impl MountOptions {
                 Some((n, v)) => (n, Some(v)),
                 None => (word, None),
             };
-            let known = self.apply_flag(name, value)? || self.apply_value(name, value)?;
+            let known = self.apply_flag(name, value) || self.apply_value(name, value)?;
             if !known {
                 return Err(format!("unknown mount option '{word}'"));
             }
@@ -224,10 +224,10 @@ impl MountOptions {
         Ok(())
     }
 
-    /// Options without a value. `Ok(false)`: not one of these.
-    fn apply_flag(&mut self, name: &str, value: Option<&str>) -> Result<bool, String> {
+    /// Options without a value; false: not one of these.
+    fn apply_flag(&mut self, name: &str, value: Option<&str>) -> bool {
         if value.is_some() {
-            return Ok(false);
+            return false;
         }
         match name {
             "ro" => self.read_only = true,
@@ -273,9 +273,9 @@ impl MountOptions {
             "bsddf" => self.minixdf = false,
             "nombcache" | "no_mbcache" => self.mbcache = false,
             "nouid32" => self.uid32 = false,
-            _ => return Ok(ignored_flag(name)),
+            _ => return ignored_flag(name),
         }
-        Ok(true)
+        true
     }
 
     /// Options with a value. `Ok(false)`: not one of these.

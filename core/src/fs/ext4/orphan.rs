@@ -6,7 +6,7 @@ use super::{Ext4, Inode};
 use crate::base::bytes::{le32, put_le32};
 use crate::base::{bitmap, FsBlock, Ino, Lblk};
 use crate::block::Role;
-use crate::format::ext4::{features, orphan_file, CsumCtx, RawInode};
+use crate::format::ext4::{features, orphan_file, CsumCtx};
 use crate::fs::common::FsResult;
 use crate::fs::jbd2::Handle;
 use crate::mm::buffer::{Buffer, Trigger, TriggerArgs};
@@ -243,18 +243,14 @@ impl Ext4 {
             if head == 0 || n > self.geo.inodes_count {
                 break;
             }
-            match self.orphan_get(Ino(head)).await {
-                Ok(inode) => {
-                    inode.orphan.set(OrphanSlot::List);
-                    self.orphans.list.borrow_mut().insert(0, Rc::clone(&inode));
-                    self.process_orphan(inode).await?;
-                }
-                Err(_) => {
-                    // Not a usable inode: the rest of the chain cannot be trusted.
-                    self.sb.borrow_mut().s_last_orphan = 0;
-                    break;
-                }
-            }
+            let Ok(inode) = self.orphan_get(Ino(head)).await else {
+                // Not a usable inode: the rest of the chain cannot be trusted.
+                self.sb.borrow_mut().s_last_orphan = 0;
+                break;
+            };
+            inode.orphan.set(OrphanSlot::List);
+            self.orphans.list.borrow_mut().insert(0, Rc::clone(&inode));
+            self.process_orphan(inode).await?;
             if self.sb.borrow().s_last_orphan == head {
                 self.sb.borrow_mut().s_last_orphan = 0;
                 break;
@@ -318,11 +314,6 @@ impl Ext4 {
             }
         }
         self.iput(inode).await
-    }
-
-    /// Next pointer of an inode on disk, for tests and dumps.
-    pub(crate) fn next_orphan(raw: &[u8]) -> u32 {
-        RawInode::decode_lenient(raw).i_dtime
     }
 
     /// True if the feature bit for a non-empty orphan file must be set while mounted.

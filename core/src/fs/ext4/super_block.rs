@@ -5,7 +5,7 @@
 
 use super::mount_checks::{check_features, resolve_options, Resolved};
 use super::{
-    cost::CostTable, groups, lazyinit::LazyInit, mballoc, orphan, stats, time, DataMode, Ext4,
+    cost::CostTable, groups, lazyinit::LazyInit, mballoc, orphan, time, DataMode, Ext4,
     Geometry, Inode, MapFlags, MapRequest, MappingKind, MountOptions, Stats,
 };
 use crate::base::{Errno, FsBlock, Ino, Lblk, Nanos};
@@ -130,8 +130,8 @@ impl Ext4 {
         let csum = read.sb.csum_ctx();
         let groups = groups::Groups::load(&read.buffers, &read.sb, &geo, csum).await?;
         groups.check(&read.sb, geo.groups_count)?;
-        let fs = Ext4::assemble(&cfg, read, geo, groups, &resolved);
-        let mounted = fs.bring_up(&cfg, &resolved).await;
+        let fs = Ext4::assemble(&cfg, read, geo, groups, resolved);
+        let mounted = fs.bring_up(&cfg, resolved.journal).await;
         let errno = mounted.as_ref().err().map_or(0, |e| e.errno().number() as u16);
         let replayed = fs
             .journal()
@@ -150,7 +150,7 @@ impl Ext4 {
         read: SuperRead,
         geo: Geometry,
         groups: groups::Groups,
-        resolved: &Resolved,
+        resolved: Resolved,
     ) -> Rc<Ext4> {
         let sim = cfg.sim.clone();
         let lock = |rank, why| RwLock::new(&sim, rank, WaitReason::Other(why));
@@ -161,7 +161,7 @@ impl Ext4 {
             opts: RefCell::new(cfg.opts.clone()),
             csum: read.sb.csum_ctx(),
             cost: cfg.cost,
-            stats: stats::Stats::default(),
+            stats: Stats::default(),
             me: me.clone(),
             journal: RefCell::new(None),
             sbh: read.sbh,
@@ -192,7 +192,6 @@ impl Ext4 {
             ea_block_cache: super::xattr_block::BlockCache::default(),
             sampled: Cell::new(false),
             mount_point: cfg.mount_point.clone(),
-            mount_time: Cell::new(sim.now()),
             file: super::page_io::FileLayer::new(&sim),
             writepages_rwsem: lock(LockRank::Writepages, "s_writepages_rwsem"),
             sb: RefCell::new(read.sb),
@@ -202,10 +201,10 @@ impl Ext4 {
     }
 
     /// The part of the mount that needs the object: journal, counters, root, orphans, threads.
-    async fn bring_up(self: &Rc<Self>, cfg: &MountConfig, resolved: &Resolved) -> FsResult<()> {
+    async fn bring_up(self: &Rc<Self>, cfg: &MountConfig, journal: bool) -> FsResult<()> {
         let needs_recovery = self.sb.borrow().has(features::RECOVER);
         self.build_zone();
-        if resolved.journal {
+        if journal {
             self.load_journal(cfg).await?;
             let recovered = self.journal().is_some_and(|j| j.recovered().is_some());
             if recovered {

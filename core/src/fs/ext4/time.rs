@@ -6,7 +6,7 @@ use crate::base::Nanos;
 use std::cell::Cell;
 
 /// Nanoseconds per tick at HZ=250.
-pub const TICK_NS: u64 = 4_000_000;
+pub(crate) const TICK_NS: u64 = 4_000_000;
 
 /// The wall clock of the mounted machine.
 #[derive(Debug)]
