@@ -9,6 +9,7 @@ pub mod config;
 pub mod experiment;
 pub mod format;
 pub mod fs;
+pub mod kernel;
 pub mod mm;
 pub mod observe;
 pub mod session;

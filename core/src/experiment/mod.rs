@@ -1,5 +1,11 @@
 //! Runs of whole experiments: crash campaigns, the durability oracle, reports.
 
+pub mod drive;
+pub mod lab;
 pub mod model;
 pub mod oracle;
+pub mod recover;
 pub mod scenario;
+pub mod setup;
+pub mod state;
+pub mod truth;

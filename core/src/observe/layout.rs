@@ -1,9 +1,7 @@
 //! Where the fixed structures of a file system lie, read once from its disk.
 
 use crate::base::FsBlock;
-use crate::block::Store;
 use crate::format::ext4::{GroupDesc, SuperBlock};
-use crate::format::Corrupt;
 
 /// Role codes of the map, in the order of the legend.
 pub mod role {
@@ -38,12 +36,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Reads superblock and descriptors; `journal` are the journal's extents in order.
-    pub fn read(store: &Store, journal: Vec<(u64, u32)>) -> Result<Layout, Corrupt> {
-        let mut bytes = vec![0u8; 1024];
-        store.read_bytes(1024, &mut bytes);
-        let sb = SuperBlock::decode(&bytes)?;
-        let groups = read_descriptors(store, &sb);
+    /// From a superblock, its descriptors and the journal's extents in order.
+    pub fn new(sb: SuperBlock, groups: Vec<GroupDesc>, journal: Vec<(u64, u32)>) -> Layout {
         let mut layout = Layout {
             sb,
             groups,
@@ -51,7 +45,7 @@ impl Layout {
             stretches: Vec::new(),
         };
         layout.collect();
-        Ok(layout)
+        layout
     }
 
     fn collect(&mut self) {
@@ -147,21 +141,4 @@ impl Layout {
     pub fn journal_blocks(&self) -> u32 {
         self.journal.iter().map(|j| j.1).sum()
     }
-}
-
-/// All group descriptors from the primary table.
-pub fn read_descriptors(store: &Store, sb: &SuperBlock) -> Vec<GroupDesc> {
-    let size = sb.desc_size();
-    let per = sb.descs_per_block();
-    let bs = u64::from(sb.block_size());
-    let mut block = vec![0u8; bs as usize];
-    let mut out = Vec::with_capacity(sb.groups_count() as usize);
-    for g in 0..sb.groups_count() {
-        if g % per == 0 {
-            store.read_bytes(sb.descriptor_block(g / per) * bs, &mut block);
-        }
-        let at = (g % per) as usize * usize::from(size);
-        out.push(GroupDesc::decode(&block[at..at + usize::from(size)], size));
-    }
-    out
 }

@@ -6,4 +6,5 @@ pub mod app_log;
 pub mod fio;
 pub mod generate;
 pub mod ops;
+pub mod play;
 pub mod size;

@@ -8,6 +8,7 @@ mod offsets;
 mod options;
 mod outcome;
 pub mod report;
+pub mod run;
 mod stat;
 
 pub use job::{looks_like_job_file, parse_job_file, JobFile, JobFileError, Notice};
