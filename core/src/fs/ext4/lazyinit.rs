@@ -93,6 +93,11 @@ impl Ext4 {
         });
     }
 
+    /// True while the thread still has inode tables to zero.
+    pub fn lazy_init_pending(&self) -> bool {
+        self.lazyinit.running.get() && self.next_not_zeroed(0).is_some()
+    }
+
     /// Asks the thread to end.
     pub(crate) fn lazyinit_stop(&self) {
         self.lazyinit.stop.set(true);
