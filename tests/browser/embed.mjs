@@ -13,7 +13,7 @@ await suite(async ({ open }) => {
   await page.waitForTimeout(300);
   await shot(page, "embed-640");
   await page.click("[data-act=crash]");
-  await page.waitForSelector("[data-table=survivors] tbody tr");
+  await page.waitForSelector("[data-table=survivors] tbody tr[data-verdict]");
   await shot(page, "embed-640-crash");
   const full = await page.getAttribute("[data-act=open-full]", "href");
   check("open in full keeps the state", /\/#1\./.test(full) && !full.includes("/e/"), full);

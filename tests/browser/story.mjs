@@ -3,13 +3,13 @@
 import { check, equal, shot, state, suite } from "./_lib.mjs";
 
 const verdicts = (page) =>
-  page.$$eval("[data-table=survivors] tbody tr", (rows) =>
+  page.$$eval("[data-table=survivors] tbody tr[data-verdict]", (rows) =>
     Object.fromEntries(rows.map((row) => [row.querySelector(".path").textContent, row.dataset.verdict])),
   );
 
 const cut = async (page) => {
   await page.keyboard.press("c");
-  await page.waitForSelector("[data-table=survivors] tbody tr");
+  await page.waitForSelector("[data-table=survivors] tbody tr[data-verdict]");
   return verdicts(page);
 };
 

@@ -81,11 +81,23 @@ fn banners(scope: Scope<'_>) -> Html {
             if !state.refusal.is_empty() {
                 <p class="banner" role="alert">{ &state.refusal }</p>
             }
-            if state.ui == Ui::Story && !state.problems.is_empty() {
-                <p class="banner bad" role="alert">{ "This experiment can't run: " }{ state.problems.iter().map(|p| format!("{}: {}", p.path, p.reason)).collect::<Vec<_>>().join("; ") }</p>
+            if !state.problems.is_empty() {
+                <p class="banner bad" role="alert">{ cannot_run(state) }</p>
             }
         </>
     }
+}
+
+/// All problems in one sentence; each also stands beside its field in the setup.
+fn cannot_run(state: &State) -> String {
+    let named = state.problems.iter().map(|p| match p.line {
+        0 => format!("{}: {}", p.path, p.reason),
+        line => format!("{} line {line}: {}", p.path, p.reason),
+    });
+    format!(
+        "This experiment can't run. {}",
+        named.collect::<Vec<_>>().join("; ")
+    )
 }
 
 /// What a report needs: what was run, where, and what failed.
@@ -233,9 +245,9 @@ fn bench(scope: Scope<'_>) -> Html {
                 { centre }
                 <div class="side">
                     { views::panel(scope, Panel::Loss, None, "always") }
-                    if state.crash.is_some() { { views::panel(scope, Panel::Crash, None, "grow tab tall") } }
+                    if state.crash.is_some() { { views::panel(scope, Panel::Crash, None, "grow wider tab tall") } }
                     { views::panel(scope, state.slots[3], Some(3), "grow slot-3") }
-                    if state.inspector && (state.crash.is_none() || state.slots[3] != Panel::Hex) {
+                    if state.inspector && state.crash.is_none() {
                         { views::panel(scope, state.slots[4], Some(4), "grow slot-4") }
                     }
                 </div>

@@ -167,7 +167,7 @@ impl Model {
         let length = u64::from(sectors) * rotation / track;
         let gap = lba.0.wrapping_sub(self.arm.lba);
         let buffer = self.p.readahead_kb * 1024 / SECTOR_SIZE;
-        if read && self.arm.reading && gap + u64::from(sectors) <= buffer {
+        if read && self.arm.reading && gap.saturating_add(u64::from(sectors)) <= buffer {
             // The track buffer has gone on reading since the last transfer.
             let filled = self.arm.free + (gap + u64::from(sectors)) * rotation / track;
             let bytes = u64::from(sectors) * SECTOR_SIZE;

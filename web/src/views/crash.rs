@@ -52,37 +52,52 @@ pub(crate) fn controls(scope: Scope<'_>) -> Html {
     }
 }
 
-/// Survivors, broken promises first.
+/// Survivors, broken promises first. In the narrow column of the bench the reason has a line of its own.
 pub(crate) fn survivors(scope: Scope<'_>, crash: &Crash) -> Html {
+    let wide = scope.state.ui == Ui::Story;
     html! {
-        <table class="survivors" data-table="survivors">
+        <table class={classes!("survivors", (!wide).then_some("short"))} data-table="survivors">
             <caption class="sr">{ "What survived the power cut" }</caption>
-            <thead><tr><th>{ "path" }</th><th>{ "app saw" }</th><th class="wide">{ "promise" }</th><th>{ "after recovery" }</th><th>{ "verdict" }</th>
-                if scope.state.ui != Ui::Mini { <th class="wide">{ "because" }</th> }
+            <thead><tr><th>{ "path" }</th><th>{ "app saw" }</th>
+                if wide { <th class="wide">{ "promise" }</th> }
+                <th>{ "after recovery" }</th><th>{ "verdict" }</th>
+                if wide { <th class="wide">{ "because" }</th> }
             </tr></thead>
-            <tbody>{ for crash.survivors.iter().take(500).map(|s| survivor(scope, s)) }</tbody>
+            <tbody>{ for crash.survivors.iter().take(500).map(|s| survivor(scope, s, wide)) }</tbody>
         </table>
     }
 }
 
-fn survivor(scope: Scope<'_>, s: &Survivor) -> Html {
+fn survivor(scope: Scope<'_>, s: &Survivor, wide: bool) -> Html {
     let verdict = usize::from(s.verdict).min(VERDICTS.len() - 1);
     let glyph = ["●", "◐", "◔", "○", "✕", "✕", "✕"][verdict];
-    let because = match s.block {
-        Some(block) => {
-            html! { <button class="link" onclick={scope.on(Action::Select(Some(Selection::Block(block))))}>{ &s.because }</button> }
-        }
-        None => html! { &s.because },
+    let broken = if s.broken { ", promise broken" } else { "" };
+    let promise = if s.promise.is_empty() {
+        "none"
+    } else {
+        s.promise.as_str()
     };
-    html! {
+    let because = match s.block {
+        Some(block) => html! {
+            <button class="link" onclick={scope.on(Action::Select(Some(Selection::Block(block))))}>{ &s.because }</button>
+        },
+        None => html! { <>{ &s.because }</> },
+    };
+    let row = html! {
         <tr data-verdict={VERDICTS[verdict]}>
             <td class="path">{ &s.path }</td>
             <td>{ &s.saw }</td>
-            <td class="wide">{ if s.promise.is_empty() { "none" } else { &s.promise } }</td>
+            if wide { <td class="wide">{ promise }</td> }
             <td>{ &s.after }</td>
-            <td class={classes!("verdict", (s.broken || verdict > 1).then_some("bad"))}>{ glyph }{ " " }{ VERDICTS[verdict] }{ if s.broken { ", promise broken" } else { "" } }</td>
-            if scope.state.ui != Ui::Mini { <td class="wide">{ because }</td> }
+            <td class={classes!("verdict", (s.broken || verdict > 1).then_some("bad"))}>{ glyph }{ " " }{ VERDICTS[verdict] }{ broken }</td>
+            if wide { <td class="wide">{ because.clone() }</td> }
         </tr>
+    };
+    if wide || scope.state.ui == Ui::Mini {
+        return row;
+    }
+    html! {
+        <>{ row }<tr class="why"><td></td><td colspan="3">{ format!("promise: {promise}. ") }{ because }</td></tr></>
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn view(scope: Scope<'_>) -> Html {
 
 fn picture(scope: Scope<'_>, journal: &Rc<Journal>) -> Html {
     let state = scope.state;
-    let blocks = state.view.tid_blocks.clone().unwrap_or_default();
+    let blocks = in_log_order(journal, state.view.tid_blocks.as_deref());
     let tid = match state.selection {
         Some(Selection::Tid(tid)) => Some(tid),
         _ => journal.transactions.last().map(|t| t.tid),
@@ -74,6 +74,14 @@ fn picture(scope: Scope<'_>, journal: &Rc<Journal>) -> Html {
             </div>
         </>
     }
+}
+
+/// Blocks of a transaction as they lie in the log, from its first block and over the wrap.
+fn in_log_order(journal: &Journal, blocks: Option<&Vec<JournalBlock>>) -> Rc<Vec<JournalBlock>> {
+    let mut blocks = blocks.cloned().unwrap_or_default();
+    let tail = journal.tail;
+    blocks.sort_by_key(|b| (b.jblock < tail, b.jblock));
+    Rc::new(blocks)
 }
 
 struct Ring {
@@ -520,7 +528,7 @@ fn letter_tooth(pen: &Pen<'_>, x: f64, y: f64, h: f64, letter: &str) {
 
 fn pick(scope: Scope<'_>, journal: &Rc<Journal>) -> Callback<Point> {
     let (journal, send, unrolled) = (journal.clone(), scope.send.clone(), scope.state.unrolled);
-    let blocks = scope.state.view.tid_blocks.clone().unwrap_or_default();
+    let blocks = in_log_order(&journal, scope.state.view.tid_blocks.as_deref());
     Callback::from(move |p: Point| {
         let height = p.h - TEETH_H;
         if p.y > height {
