@@ -10,6 +10,7 @@ use crate::base::Nanos;
 use crate::block::{DeviceConfig, Store};
 use crate::fs::ext4::reader::Reader;
 use crate::fs::ext4::Ext4;
+use crate::fs::ext4::fsck;
 use crate::fs::ext4::mkfs::{mkfs, MkfsOptions};
 use crate::kernel::{Hardware, Machine, MachineConfig, WALL_CLOCK};
 use crate::mm::Sysctls;
@@ -53,6 +54,8 @@ pub struct LabRun {
     pub statfs: StatFs,
     /// The tree afterwards, in kernel-lab's `state` form.
     pub state: Value,
+    /// What our fsck finds afterwards.
+    pub findings: Vec<String>,
 }
 
 /// Gives the text of a file that a scenario names.
@@ -106,7 +109,8 @@ pub fn run_script(
     let (ops, totals) = played;
     let after = m.queue.device().store().clone();
     let (state, statfs) = read_back(&after, options.seed, m.now())?;
-    Ok(LabRun { machine: m, base, ops, totals, statfs, state })
+    let findings = fsck::check(&after).iter().map(ToString::to_string).collect();
+    Ok(LabRun { machine: m, base, ops, totals, statfs, state, findings })
 }
 
 type OnOp<F> = Rc<RefCell<F>>;
@@ -196,9 +200,14 @@ impl LabRun {
 
     /// The result object of `lab.py oplog replay`.
     pub fn to_json(&self) -> Value {
+        let fsck = match self.findings.is_empty() {
+            true => json!({ "clean": true, "exit": 0 }),
+            false => json!({ "clean": false, "exit": 4, "tail": self.findings }),
+        };
         json!({
             "errors": self.totals.errors,
             "statfs": statfs_json(&self.statfs),
+            "fsck": fsck,
             "state": self.state,
             "ops": self.ops.iter().map(OpResult::to_json).collect::<Vec<_>>(),
             "runs": 1,
@@ -243,6 +252,7 @@ pub fn run_scenario(s: &Scenario, seed: u64, files: Files<'_>) -> Result<Value, 
     truth.set("itable.zeroed_before", before.1);
     truth.set("itable.zeroed_after", zeroed);
     truth.set("trace_lost_events", 0);
+    truth.set("fsck_clean", u64::from(fsck::check(&after).is_empty()));
     let secs = |t: Nanos| json!(t.as_secs_f64());
     Ok(json!({
         "scenario": s.name,

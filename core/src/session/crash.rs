@@ -7,6 +7,7 @@ use crate::block::{CrashPoint, Loss as BlockLoss, Store};
 use crate::experiment::model::ModelFs;
 use crate::experiment::oracle::{judge, RecoveredTree, Survivors};
 use crate::experiment::recover::{recover_image, DiskTree, Recovered};
+use crate::fs::ext4::fsck;
 use crate::workload::app_log::AppLog;
 use crate::workload::ops::percent_encode;
 use std::fmt::Write as _;
@@ -93,6 +94,7 @@ impl Session {
                 copies: s.copies.clone(),
             });
         }
+        out.fsck = fsck::check(&recovered.store).iter().map(ToString::to_string).collect();
         let survivors = self.survivors(cut.at, &recovered.store)?;
         out.survivors = survivors
             .rows
@@ -143,6 +145,8 @@ impl Session {
         let (manifest, files) = manifest(&after.store)?;
         let store = if recovered { &after.store } else { &cut.store };
         let name = if recovered { "after.img" } else { "crash.img" };
+        let clean = fsck::check(&after.store).is_empty();
+        let verdict = if clean { "clean" } else { "not clean" };
         Ok(Export {
             files: vec![
                 ExportFile { name: name.to_string(), bytes: raw_image(store) },
@@ -150,7 +154,7 @@ impl Session {
             ],
             recipe: recipe(name),
             prediction: format!(
-                "Linux replays the journal and finds {files} files with these contents."
+                "Linux replays the journal, finds {files} files with these contents, and e2fsck calls the result {verdict}."
             ),
         })
     }

@@ -28,6 +28,8 @@ pub(crate) enum Command {
     Crash(CrashArgs),
     /// Replay the journal and the orphan list of an image, step by step
     Recover(RecoverArgs),
+    /// Check an image without changing it
+    Fsck(FsckArgs),
     /// Decode a structure of an image
     Dump(DumpArgs),
     /// List a directory of an image
@@ -196,6 +198,16 @@ pub(crate) struct RecoverArgs {
     #[arg(long)]
     pub(crate) journal: Option<String>,
     /// Print the steps as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `fsck`
+#[derive(Args)]
+pub(crate) struct FsckArgs {
+    /// Image file
+    pub(crate) image: String,
+    /// Print the findings as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

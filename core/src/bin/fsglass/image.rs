@@ -1,10 +1,11 @@
 //! Image files: sparse reading and writing, mkfs, fsck, recover.
 
-use crate::args::{MkfsArgs, RecoverArgs};
+use crate::args::{FsckArgs, MkfsArgs, RecoverArgs};
 use crate::output::{json_text, say};
 use crate::{Outcome, Verdict};
 use fsglass::block::{Fill, Store};
 use fsglass::experiment::recover::recover_image;
+use fsglass::fs::ext4::fsck;
 use fsglass::fs::ext4::mkfs::{mkfs as make, MkfsOptions};
 use fsglass::workload::size::parse_size;
 use serde_json::json;
@@ -121,6 +122,26 @@ pub(crate) fn mkfs(a: &MkfsArgs) -> Outcome {
         ));
     }
     Ok(Verdict::Good)
+}
+
+/// `fsglass fsck`.
+pub(crate) fn fsck(a: &FsckArgs) -> Outcome {
+    let store = load_store(&a.image)?;
+    let findings = fsck::check(&store);
+    if a.json {
+        let list: Vec<_> = findings
+            .iter()
+            .map(|f| json!({ "severity": f.severity().name(), "text": f.to_string() }))
+            .collect();
+        say(&json_text(&json!({ "clean": findings.is_empty(), "findings": list })));
+    } else if findings.is_empty() {
+        say(&format!("{}: clean", a.image));
+    } else {
+        for f in &findings {
+            say(&f.to_string());
+        }
+    }
+    Ok(if findings.is_empty() { Verdict::Good } else { Verdict::Failed })
 }
 
 /// `fsglass recover`: 0 if the file system can be mounted afterwards.

@@ -31,7 +31,7 @@ fn mkfs_args(given: Option<&str>) -> Vec<String> {
     }
 }
 
-/// `fsglass ops`.
+/// `fsglass ops`: 0 if the image is clean afterwards, 1 if not.
 pub(crate) fn ops(a: &OpsArgs) -> Outcome {
     only_ext4(&a.fs)?;
     let script = script(&a.script)?;
@@ -54,7 +54,7 @@ pub(crate) fn ops(a: &OpsArgs) -> Outcome {
     result["size_mib"] = if a.no_mkfs { Value::Null } else { json!(a.size) };
     save_store(&a.image, run.store())?;
     write_text(&a.out, &json_text(&result))?;
-    Ok(Verdict::Good)
+    Ok(if run.findings.is_empty() { Verdict::Good } else { Verdict::Failed })
 }
 
 /// `fsglass trace`.

@@ -39,6 +39,7 @@ fn main() -> ExitCode {
     };
     let outcome = match cli.command {
         Command::Mkfs(a) => image::mkfs(&a),
+        Command::Fsck(a) => image::fsck(&a),
         Command::Recover(a) => image::recover(&a),
         Command::Ls(a) => inspect::ls(&a),
         Command::Cat(a) => inspect::cat(&a),
