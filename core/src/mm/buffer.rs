@@ -291,6 +291,12 @@ impl Buffer {
         self.stale.set(true);
     }
 
+    /// The block gets a new use: what checksummed its old contents must not touch the new ones.
+    pub fn clear_trigger(&self) {
+        *self.trigger.borrow_mut() = None;
+        self.stale.set(false);
+    }
+
     /// Write I/O on the contents begins, as part of a bio of the file layer: locks the buffer and takes `dirty` off.
     pub fn start_io(&self) {
         self.clear(Bh::DIRTY);

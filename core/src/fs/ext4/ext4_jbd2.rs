@@ -145,10 +145,12 @@ impl Ext4 {
     /// Takes access to a new buffer whose old contents do not matter (kernel
     /// `ext4_journal_get_create_access`).
     pub async fn get_create_access(&self, h: &mut Handle, bh: &Rc<Buffer>) -> FsResult<()> {
-        match self.journal() {
-            Some(j) if h.is_journalled() => j.get_create_access(h, bh),
-            _ => Ok(()),
+        if let Some(j) = self.journal().filter(|_| h.is_journalled()) {
+            j.get_create_access(h, bh)?;
         }
+        bh.clear_trigger();
+        bh.clear(Bh::VERIFIED);
+        Ok(())
     }
 
     /// Puts a changed buffer into the transaction, or on the block device's dirty list without a journal

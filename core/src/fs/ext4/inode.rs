@@ -321,6 +321,8 @@ impl Ext4 {
         inode.set_state(state::FREEING, true);
         Stats::inc(&self.stats.ext4_evict_inode);
         inode.mapping.wait_busy().await;
+        // Pages stay under writeback until their unwritten extents are converted (`truncate_inode_pages_final`).
+        inode.mapping.wait_range(0, u64::MAX).await;
         let freed = if inode.core.borrow().nlink == 0 && self.writable.get() {
             self.truncate_pagecache(inode, 0);
             self.delete_inode(inode).await

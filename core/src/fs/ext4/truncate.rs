@@ -41,6 +41,8 @@ impl Ext4 {
                 self.wait_for_tail_page_commit(inode).await?;
             }
         }
+        // `truncate_inode_pages` waits for writeback, and so for the conversion of unwritten extents.
+        inode.mapping.wait_range(inode.size() >> 12, u64::MAX).await;
         self.truncate_pagecache(inode, inode.size());
         let res = if size <= old {
             self.truncate_inode(inode).await
