@@ -20,6 +20,8 @@ mod corrupt;
 pub mod ext4;
 pub mod jbd2;
 mod layout;
+#[cfg(test)]
+mod tests;
 
 pub use corrupt::{Corrupt, CorruptKind};
 pub use layout::{Field, FieldValue};

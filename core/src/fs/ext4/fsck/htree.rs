@@ -20,13 +20,13 @@ impl<R: ReadAt + ?Sized> Fsck<'_, R> {
             return Some(());
         };
         let root = self.block(first);
-        let info = match DxRootInfo::decode(&root, self.sb.has(features::LARGEDIR)) {
-            Ok(info) => info,
+        let dx_root = match DxRootInfo::decode(&root, self.sb.has(features::LARGEDIR)) {
+            Ok(found) => found,
             Err(c) => return self.find_htree(ino, c.at(first)),
         };
         let mut seen = vec![false; blocks.len()];
         seen[0] = true;
-        let levels = info.indirect_levels;
+        let levels = dx_root.indirect_levels;
         let mut todo: Vec<Todo> = Vec::new();
         self.push_children(ino, &root, first, (0, u32::MAX), levels, &mut todo)?;
         while let Some((lblk, from, to, level)) = todo.pop() {
@@ -47,7 +47,7 @@ impl<R: ReadAt + ?Sized> Fsck<'_, R> {
             if level > 0 {
                 self.push_children(ino, &b, pblk, (from, to), level - 1, &mut todo)?;
             } else {
-                self.check_leaf(ino, lblk, &b, info.hash_version, (from, to))?;
+                self.check_leaf(ino, lblk, &b, dx_root.hash_version, (from, to))?;
             }
         }
         for (lblk, _) in (0u32..).zip(&seen).filter(|(_, s)| !**s) {
