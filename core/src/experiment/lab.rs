@@ -228,8 +228,11 @@ pub fn run_scenario(s: &Scenario, seed: u64, files: Files<'_>) -> Result<Value, 
     }
     let before = zeroed_groups(&store);
     let mut device = loop_device(bytes)?;
-    device.set("extra_write_ns", &s.slow_write.0.to_string())?;
-    device.set("extra_zero_ns", &s.slow_zero.0.to_string())?;
+    for (name, slow) in [("write_ns", s.slow_write), ("zero_ns", s.slow_zero)] {
+        if slow.0 > 0 {
+            device.set(name, &slow.0.to_string())?;
+        }
+    }
     let m = machine(device, seed, store);
     let plan = plan(&s.workload, files)?;
     let traced = run_traced(&m, s, &plan, seed, true)?;
