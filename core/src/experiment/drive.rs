@@ -2,6 +2,7 @@
 
 use super::setup::Plan;
 use crate::base::rng::SplitMix64;
+use crate::base::Nanos;
 use crate::kernel::Hardware;
 use crate::sim::TaskClass;
 use crate::vfs::Vfs;
@@ -31,6 +32,8 @@ pub struct Progress {
     pub mounted: Cell<bool>,
     /// The workload is done.
     pub done: Cell<bool>,
+    /// CPU time of the program that plays a script: for each operation, for each KiB written.
+    pub program_cost: Cell<(Nanos, Nanos)>,
     /// Set to end a workload early.
     pub stop: Rc<Cell<bool>>,
 }
@@ -56,6 +59,7 @@ pub async fn run_plan(hw: &Hardware, vfs: &Rc<Vfs>, plan: &Plan, seed: u64, prog
     match plan {
         Plan::Script(script) => {
             let mut player = Player::new(&hw.sim, vfs, &progress.app);
+            (player.op_cost, player.kib_cost) = progress.program_cost.get();
             for op in &script.ops {
                 if progress.stop.get() {
                     break;
@@ -136,7 +140,7 @@ pub fn fio_result(hw: &Hardware, file: &JobFile, progress: &Progress) -> FioResu
 /// `/proc/diskstats` of the device for the report.
 pub fn disk_stats(hw: &Hardware) -> DiskStats {
     let d = hw.queue.disk_stats();
-    let ms = |t: crate::base::Nanos| t.0 / 1_000_000;
+    let ms = |t: Nanos| t.0 / 1_000_000;
     let now = hw.sim.now().0.max(1);
     DiskStats {
         name: "vda".to_string(),

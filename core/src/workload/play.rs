@@ -54,6 +54,10 @@ pub struct Player {
     vfs: Rc<Vfs>,
     log: Rc<RefCell<AppLog>>,
     fds: BTreeMap<usize, Fd>,
+    /// CPU time that the program spends on each operation outside of the call.
+    pub op_cost: Nanos,
+    /// CPU time for making each KiB that is written.
+    pub kib_cost: Nanos,
     /// Totals so far.
     pub totals: PlayTotals,
 }
@@ -80,6 +84,8 @@ impl Player {
             vfs: Rc::clone(vfs),
             log: Rc::clone(log),
             fds: BTreeMap::new(),
+            op_cost: Nanos::ZERO,
+            kib_cost: Nanos::ZERO,
             totals: PlayTotals::default(),
         }
     }
@@ -94,6 +100,11 @@ impl Player {
 
     /// Plays one operation.
     pub async fn step(&mut self, s: &ScriptOp) -> OpResult {
+        let made = match &s.op {
+            Op::Pwrite { len, .. } | Op::Append { len, .. } => len / 1024,
+            _ => 0,
+        };
+        self.sim.charge(self.op_cost + Nanos(self.kib_cost.0 * made)).await;
         let token = self.note_start(&s.op);
         let result = self.op(&s.op).await;
         *self.totals.ops.entry(s.word).or_default() += 1;

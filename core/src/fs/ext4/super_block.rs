@@ -515,7 +515,7 @@ impl Ext4 {
         let mut flush = false;
         let mut res = Ok(());
         if let Some(j) = self.journal() {
-            flush = barrier && !j.trans_will_send_barrier(j.latest_tid());
+            flush = wait && barrier && !j.trans_will_send_barrier(j.latest_tid());
             if let Some(tid) = j.start_running_commit() {
                 if wait {
                     res = j.wait_commit(tid).await;
