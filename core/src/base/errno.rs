@@ -11,8 +11,11 @@ macro_rules! errnos {
         pub enum Errno { $($name = $n,)* }
 
         impl Errno {
-            /// The symbolic name, for example `ENOENT`.
+            /// The symbolic name, for example `ENOENT`. Number 95 has two; this is the one of recordings, `ENOTSUP`.
             pub fn name(self) -> &'static str {
+                if self == Errno::EOPNOTSUPP {
+                    return "ENOTSUP";
+                }
                 match self { $(Errno::$name => stringify!($name),)* }
             }
         }
