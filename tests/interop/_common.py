@@ -25,11 +25,12 @@ ORACLE = os.path.join(LAB_FOLDER, "ground-truth")
 PROGRAM = os.environ.get("FSGLASS_BIN") or os.path.join(HERE, "../../target/debug/fsglass")
 SEEDS = int(os.environ.get("FSGLASS_SEEDS", "4"))
 FIRST_SEED = int(os.environ.get("FSGLASS_SEED", "9000"))
-LIMIT_S = 300
+LIMIT_S = 90
 WORKERS = 2
 
 sys.path.insert(0, LAB_FOLDER)
 sys.dont_write_bytecode = True
+os.environ["RUST_BACKTRACE"] = "0"
 import lab  # noqa: E402  (the folder has to be on the path first)
 
 

@@ -85,12 +85,12 @@ def noise(path, seed):
 
 
 SCRIPT_MISTAKES = [
-    ("dance x", "dance"), ("pwrite a 0", "line 2"), ("pwrite a x 5 1", "'x'"), ("open h a flying", "flying"),
-    ("chmod a 9", "9"), ("fallocate a maybe 0 1", "maybe"), ("create a%zz", "%zz"),
+    ("dance x", "dance"), ("pwrite a 0", "line 2"), ("pwrite a x 5 1", "OFFSET"), ("open h a flying", "flying"),
+    ("chmod a 9", "9"), ("fallocate a maybe 0 1", "maybe"),
 ]
 JOB_MISTAKES = [
     ("[j]\nrw=sideways\n", "sideways"), ("[j]\nrw=write\nflavour=1\n", "flavour"), ("[j]\nbs=x\n", "bs"),
-    ("rw=write\n", "rw"), ("[j\nrw=write\n", "line 1"), ("[j]\nrw=write\nioengine=rdma\n", "rdma"),
+    ("rw=write\n", "fio job file"), ("[j\nrw=write\n", "line 1"), ("[j]\nrw=write\nioengine=rdma\n", "rdma"),
 ]
 
 
