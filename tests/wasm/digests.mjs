@@ -7,6 +7,7 @@ const engine = createRequire(import.meta.url)(process.env.FSGLASS_WASM);
 const native = execFileSync(process.env.FSGLASS_DIGESTS, { encoding: "utf8" }).trim().split("\n");
 const wasm = engine.digests().trim().split("\n");
 const again = engine.digests().trim().split("\n");
+const stepped = execFileSync(process.env.FSGLASS_DIGESTS, ["stepped"], { encoding: "utf8" }).trim().split("\n");
 
 let passed = 0;
 let failed = 0;
@@ -20,7 +21,19 @@ for (const [at, line] of native.entries()) {
     }
   }
 }
-if (native.length < 3 || wasm.length !== native.length) {
+for (const line of stepped) {
+  if (native.includes(line)) {
+    passed += 1;
+  } else {
+    failed += 1;
+    console.log(`FAILED: in steps of three events '${line}' is another run`);
+  }
+}
+for (const line of native.filter((text) => text.includes("problem"))) {
+  failed += 1;
+  console.log(`FAILED: ${line}`);
+}
+if (native.length < 9 || stepped.length < 6 || wasm.length !== native.length) {
   failed += 1;
   console.log(`FAILED: ${native.length} native lines, ${wasm.length} in wasm`);
 }

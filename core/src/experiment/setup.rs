@@ -197,7 +197,7 @@ fn warnings(machine: &MachineConfig, options: &MountOptions, plan: &Plan) -> Vec
         for n in &file.notices {
             out.push(format!("Line {}: `{}` changes nothing: {}.", n.line, n.option, n.reason));
         }
-        let journalled = options.data == Some(crate::fs::ext4::DataMode::Journal);
+        let journalled = options.data_mode == Some(crate::fs::ext4::DataMode::Journal);
         if journalled && file.jobs.iter().any(|j| j.direct) {
             out.push(
                 "data=journal turns O_DIRECT into buffered I/O: writes return before they are on the device."

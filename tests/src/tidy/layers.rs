@@ -73,7 +73,7 @@ pub const LAYERS: [Layer; 18] = [
     layer("vfs", &["base", "trace", "sim", "mm", "fs"], &[]),
     layer(
         "kernel",
-        &["base", "trace", "sim", "block", "mm", "fs", "vfs"],
+        &["base", "format", "trace", "sim", "block", "mm", "fs", "vfs"],
         &[],
     ),
     layer("workload", &["base", "trace", "sim", "vfs", "kernel"], &[]),
@@ -84,7 +84,10 @@ pub const LAYERS: [Layer; 18] = [
     ),
     layer(
         "experiment",
-        &["base", "trace", "block", "kernel", "workload", "config"],
+        &[
+            "base", "format", "trace", "sim", "block", "mm", "fs", "vfs", "kernel", "workload",
+            "config",
+        ],
         &[],
     ),
     layer(
@@ -99,7 +102,23 @@ pub const LAYERS: [Layer; 18] = [
         ],
         &[],
     ),
-    layer("session", &["base", "config", "experiment", "observe"], &[]),
+    layer(
+        "session",
+        &[
+            "base",
+            "format",
+            "trace",
+            "sim",
+            "block",
+            "fs::ext4",
+            "kernel",
+            "workload",
+            "config",
+            "experiment",
+            "observe",
+        ],
+        &[],
+    ),
     layer(
         "testing",
         &[

@@ -3,20 +3,103 @@
 use fsglass::base::rng::SplitMix64;
 use fsglass::base::sha256::Sha256;
 use fsglass::base::{payload, Nanos};
+use fsglass::config::parse_experiment;
+use fsglass::session::Session;
 use fsglass::sim::{Sim, TaskClass, WaitReason};
 use fsglass::workload::fio::Clat;
+use std::fmt::Write as _;
 use wasm_bindgen::prelude::wasm_bindgen;
+
+/// The experiments: every data mode and several devices, with crossing tasks, syncs and names.
+const EXPERIMENTS: [(&str, &str); 6] = [
+    (
+        "script-ordered",
+        include_str!("../experiments/script-ordered.toml"),
+    ),
+    (
+        "script-journal",
+        include_str!("../experiments/script-journal.toml"),
+    ),
+    (
+        "script-nojournal",
+        include_str!("../experiments/script-nojournal.toml"),
+    ),
+    ("fio-fsync", include_str!("../experiments/fio-fsync.toml")),
+    ("fio-jobs", include_str!("../experiments/fio-jobs.toml")),
+    ("lazyinit", include_str!("../experiments/lazyinit.toml")),
+];
+
+/// Events between looks at the end.
+const SLICE: u64 = 1 << 16;
+/// No experiment of this list lasts longer.
+const END: Nanos = Nanos(600_000_000_000);
 
 /// All runs, one `name digest` per line.
 #[wasm_bindgen]
 pub fn digests() -> String {
-    [
+    let mut out = [
         ("content", content()),
         ("tasks", tasks()),
         ("percentiles", percentiles()),
     ]
     .map(|(name, digest)| format!("{name} {digest}\n"))
-    .concat()
+    .concat();
+    for (name, text) in EXPERIMENTS {
+        // Writing into a string cannot fail.
+        let _ = writeln!(out, "{name} {}", through(text, SLICE));
+    }
+    out
+}
+
+/// The same experiments in steps of three events; the digests must not differ.
+#[wasm_bindgen]
+pub fn stepped() -> String {
+    let mut out = String::new();
+    for (name, text) in EXPERIMENTS {
+        let _ = writeln!(out, "{name} {}", through(text, 3));
+    }
+    out
+}
+
+/// Runs an experiment to its end and unmounts: digest, virtual time, bytes written.
+fn through(text: &str, slice: u64) -> String {
+    match run(text, slice) {
+        Ok(line) => line,
+        Err(problem) => format!("problem: {problem}"),
+    }
+}
+
+fn run(text: &str, slice: u64) -> Result<String, String> {
+    let join = |list: Vec<_>| {
+        list.iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("; ")
+    };
+    let experiment = parse_experiment(text).map_err(join)?;
+    let (mut session, _) = Session::load(&experiment).map_err(join)?;
+    while !session.run(END.0, slice).done {}
+    if let Some(failure) = session.failure() {
+        return Err(failure);
+    }
+    session.unmount()?;
+    let progress = session.run(END.0, 0);
+    Ok(format!("{} {}", session.digest(), progress.reachable_ns))
+}
+
+/// Runs one experiment; returns `events virtual-nanoseconds digest`. The caller measures the time.
+#[wasm_bindgen]
+pub fn run_text(text: &str) -> String {
+    through(text, 1 << 20)
+}
+
+/// Bytes of memory that the module has taken; 0 natively.
+#[wasm_bindgen]
+pub fn memory_bytes() -> f64 {
+    #[cfg(target_arch = "wasm32")]
+    return (core::arch::wasm32::memory_size(0) * 65_536) as f64;
+    #[cfg(not(target_arch = "wasm32"))]
+    0.0
 }
 
 /// Content and random streams.

@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         Task::Build => page::build(&options).map(|()| true),
         Task::Serve => serve(&options),
         Task::Test => suite::run(&options),
-        Task::Bench => suite::bench(),
+        Task::Bench => suite::bench(&options),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

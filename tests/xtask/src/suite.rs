@@ -467,9 +467,20 @@ fn number_before(field: &str, word: &str) -> Option<u64> {
 }
 
 /// Prints the figures of `tests/bench`.
-pub(crate) fn bench() -> Result<bool, Fault> {
-    let mut command = cargo(&["bench", "--locked", "--package", "fsglass-tests"]);
-    command.args(FEATURES);
+pub(crate) fn bench(options: &Options) -> Result<bool, Fault> {
+    let background = tools::Background::start();
+    let compiler = wasm_target::ensure(options.toolchain)?;
+    node::ensure()?;
+    background.join()?;
+    page::fetch_crates()?;
+    let native = cargo_build("fsglass-wasm-tests", "fsglass-digests", &["--release"])?;
+    let module = page::build_for_node(compiler)?;
+    let mut command = node::command()?;
+    command
+        .arg("tests/bench/figures.mjs")
+        .current_dir(workspace())
+        .env("FSGLASS_DIGESTS", native)
+        .env("FSGLASS_WASM", module);
     let finished = shell::run("bench", &mut command, Show::All, minutes(60))?;
     Ok(finished.status.success())
 }

@@ -7,7 +7,9 @@ use crate::{Outcome, Verdict};
 use fsglass::base::Nanos;
 use fsglass::block::Loss;
 use fsglass::config::{parse_experiment, Experiment, Problem, FIELDS};
-use fsglass::session::{manifest, Session};
+use fsglass::experiment::oracle::Survivors;
+use fsglass::experiment::recover::Step;
+use fsglass::session::{manifest, Cut, Session};
 use fsglass::workload::size::parse_time;
 use serde_json::{json, Value};
 
@@ -98,6 +100,32 @@ fn loss(text: &str) -> Result<Loss, String> {
     }
 }
 
+/// The power cut for people.
+fn print_cut(cut: &Cut, steps: &[Step], survivors: &Survivors) {
+    say(&format!(
+        "power cut at {:.9} s: {} writes lost, {} kept; {} of {} promises broken",
+        cut.at.as_secs_f64(),
+        cut.lost,
+        cut.kept,
+        survivors.broken,
+        survivors.promises
+    ));
+    for s in steps {
+        say(&format!("  {:12} {}", s.title, s.sentence));
+    }
+    for r in &survivors.rows {
+        say(&format!(
+            "{:20} saw {:16} {:24} after {:16} {}{}",
+            fsglass::workload::ops::percent_encode(&r.path),
+            r.saw,
+            r.promise,
+            r.after,
+            r.verdict.words(),
+            if r.broken { " (BROKEN PROMISE)" } else { "" }
+        ));
+    }
+}
+
 /// `fsglass crash`: 0 if no promise is broken, 1 if one is.
 pub(crate) fn crash(a: &CrashArgs) -> Outcome {
     if a.explore {
@@ -150,28 +178,7 @@ pub(crate) fn crash(a: &CrashArgs) -> Outcome {
     if a.json {
         say(&json_text(&result));
     } else {
-        say(&format!(
-            "power cut at {:.9} s: {} writes lost, {} kept; {} of {} promises broken",
-            cut.at.as_secs_f64(),
-            cut.lost,
-            cut.kept,
-            survivors.broken,
-            survivors.promises
-        ));
-        for s in &recovered.steps {
-            say(&format!("  {:12} {}", s.title, s.sentence));
-        }
-        for r in &survivors.rows {
-            say(&format!(
-                "{:20} saw {:16} {:24} after {:16} {}{}",
-                fsglass::workload::ops::percent_encode(&r.path),
-                r.saw,
-                r.promise,
-                r.after,
-                r.verdict.words(),
-                if r.broken { " (BROKEN PROMISE)" } else { "" }
-            ));
-        }
+        print_cut(&cut, &recovered.steps, &survivors);
     }
     Ok(if survivors.broken > 0 || recovered.error.is_some() { Verdict::Failed } else { Verdict::Good })
 }

@@ -78,7 +78,7 @@ pub(crate) fn resolve_options(sb: &SuperBlock, o: &MountOptions) -> FsResult<Res
     }
     let journal = has_journal && !o.noload;
     if !journal {
-        if o.data.is_some() && !has_journal {
+        if o.data_mode.is_some() && !has_journal {
             return Err(conflict("data= on a file system without journal"));
         }
         if o.journal_async_commit || o.journal_checksum {
@@ -90,7 +90,7 @@ pub(crate) fn resolve_options(sb: &SuperBlock, o: &MountOptions) -> FsResult<Res
         3 => DataMode::Writeback,
         _ => DataMode::Ordered,
     };
-    let data_mode = if journal { o.data.unwrap_or(stored) } else { DataMode::Writeback };
+    let data_mode = if journal { o.data_mode.unwrap_or(stored) } else { DataMode::Writeback };
     if data_mode == DataMode::Journal && o.delalloc == Some(true) {
         return Err(conflict("data=journal together with delalloc"));
     }

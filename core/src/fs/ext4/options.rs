@@ -60,7 +60,7 @@ pub struct MountOptions {
     /// Mounted read-only (`ro`).
     pub read_only: bool,
     /// `data=`; `None`: not given (ordered, or what the superblock's default mount options say).
-    pub data: Option<DataMode>,
+    pub data_mode: Option<DataMode>,
     /// `barrier` / `nobarrier`.
     pub barrier: bool,
     /// `commit=`: the journal's commit interval.
@@ -139,7 +139,7 @@ impl Default for MountOptions {
     fn default() -> MountOptions {
         MountOptions {
             read_only: false,
-            data: None,
+            data_mode: None,
             barrier: true,
             commit_interval: Nanos::from_secs(5),
             init_itable: true,
@@ -325,9 +325,9 @@ impl MountOptions {
 
     fn apply_choice(&mut self, name: &str, value: Option<&str>) -> Result<bool, String> {
         match (name, value) {
-            ("data", Some("ordered")) => self.data = Some(DataMode::Ordered),
-            ("data", Some("writeback")) => self.data = Some(DataMode::Writeback),
-            ("data", Some("journal")) => self.data = Some(DataMode::Journal),
+            ("data", Some("ordered")) => self.data_mode = Some(DataMode::Ordered),
+            ("data", Some("writeback")) => self.data_mode = Some(DataMode::Writeback),
+            ("data", Some("journal")) => self.data_mode = Some(DataMode::Journal),
             ("errors", Some("continue")) => self.errors = Some(ErrorsPolicy::Continue),
             ("errors", Some("remount-ro")) => self.errors = Some(ErrorsPolicy::RemountRo),
             ("errors", Some("panic")) => self.errors = Some(ErrorsPolicy::Panic),
@@ -395,7 +395,7 @@ mod tests {
         )
         .expect("all known");
         assert!(o.read_only && !o.barrier);
-        assert_eq!(o.data, Some(DataMode::Journal));
+        assert_eq!(o.data_mode, Some(DataMode::Journal));
         assert_eq!(o.commit_interval, Nanos::from_secs(30));
         assert_eq!((o.init_itable, o.li_wait_mult), (true, 3));
         assert_eq!(o.delalloc, Some(false));
