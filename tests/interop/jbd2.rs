@@ -5,9 +5,14 @@
 //! the journal and the superblock are compared. Needs root and the lab; where it cannot run it says so.
 
 use fsglass::base::bytes;
+use fsglass::block::{Device, DeviceConfig, Queue};
 use fsglass::format::ext4::{Extent, ExtentHeader, GroupDesc, RawInode, SuperBlock};
 use fsglass::format::jbd2::JournalSuperblock;
+use fsglass::fs::ext4::{CostTable, Ext4, MountConfig, MountOptions};
 use fsglass::fs::jbd2::recovery::replay;
+use fsglass::fs::jbd2::JournalCosts;
+use fsglass::mm::Vm;
+use fsglass::sim::Sim;
 use std::convert::Infallible;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -254,6 +259,137 @@ fn check(name: &str, mkfs: &str, mount: &str, step: usize) -> u32 {
         }
     }
     replays
+}
+
+const FAST_COMMIT_SCRIPT: &str = "\
+create a
+pwrite a 0 9000 1
+fsync a
+open h a w
+pwrite @h 20000 4096 2
+fsync @h
+pwrite @h 0 4096 3
+fsync @h
+pwrite @h 60000 30000 4
+fsync @h
+close h
+mkdir d
+create d/x
+pwrite d/x 0 5000 5
+fsync d/x
+link d/x d/y
+fsync d/x
+unlink d/y
+create d/z
+fsync d/z
+truncate a 10000
+fsync a
+pwrite a 40000 8000 6
+fsync a
+create e
+symlink tt d/s
+fsync e
+unlink d/x
+fsync e
+";
+
+/// Mounts and unmounts an image on a simulated device; the image afterwards.
+fn mount_and_unmount(image: &Path, options: &str) -> Vec<u8> {
+    let bytes = fs::read(image).unwrap();
+    let sim = Sim::new(1, 2);
+    let config = DeviceConfig::parse("loop", bytes.len() as u64).unwrap();
+    let queue = Queue::new(&sim, Device::new(config, sim.rng("device")));
+    for (i, page) in bytes.chunks(4096).enumerate() {
+        if page.iter().any(|b| *b != 0) {
+            queue.device_mut().store_mut().write_bytes(i as u64 * 4096, page);
+        }
+    }
+    let cfg = MountConfig {
+        sim: sim.clone(),
+        queue: Rc::clone(&queue),
+        vm: Vm::new(&sim, 1 << 30),
+        opts: MountOptions::parse(options).unwrap(),
+        wall_clock_base: 1_800_000_000_000_000_000,
+        cost: CostTable::FREE,
+        journal_costs: JournalCosts::LINUX,
+        device: "vda".to_owned(),
+        mount_point: "/mnt".to_owned(),
+        journal_queue: None,
+    };
+    let done = sim.block_on("mount", async move {
+        let fs = Ext4::mount(cfg).await?;
+        fs.umount().await
+    });
+    done.expect("nothing is stuck").expect("mounts and unmounts");
+    let mut out = bytes;
+    let device = queue.device();
+    device.store().read_bytes(0, &mut out);
+    sim.shutdown();
+    out
+}
+
+/// The kernel's view of an image, by the lab: it replays what there is to replay.
+fn kernel_state(dir: &Scratch, image: &Path, name: &str) -> PathBuf {
+    let ops = dir.path("empty.ops");
+    fs::write(&ops, "stat /\n").unwrap();
+    let out = dir.path(name);
+    let args = [
+        "oplog",
+        "replay",
+        ops.to_str().unwrap(),
+        "--image",
+        image.to_str().unwrap(),
+        "--no-mkfs",
+        "--out",
+        out.to_str().unwrap(),
+    ];
+    assert!(python(&args), "the kernel mounts {}", image.display());
+    out
+}
+
+/// Mounts each crash image with our ext4; the kernel finds the same files as after its own replay, and e2fsck nothing.
+fn check_mounts(name: &str, mkfs: &str, script: &str, step: usize) -> usize {
+    let dir = Scratch::new(name);
+    let ops = dir.path("script.ops");
+    fs::write(&ops, script).unwrap();
+    let log = dir.path("log");
+    let (ops, log) = (ops.to_str().unwrap(), log.to_str().unwrap());
+    let options = format!("{mkfs} -E lazy_itable_init=0,lazy_journal_init=0,nodiscard");
+    let args = ["wlog", ops, "--size", "64", "--out", log, "--mkfs-opts", &options];
+    assert!(python(&args), "the kernel lab records");
+    let records = fs::read_to_string(Path::new(log).join("log.jsonl")).unwrap().lines().count();
+    let (cut, ours) = (dir.path("cut.img"), dir.path("ours.img"));
+    let mut cuts = 0;
+    for at in (2..=records).step_by(step) {
+        let at = at.to_string();
+        assert!(python(&["wcut", log, "--at", &at, "--out", cut.to_str().unwrap()]));
+        fs::write(&ours, mount_and_unmount(&cut, "")).unwrap();
+        let fsck = Command::new("e2fsck").arg("-fn").arg(&ours).output().expect("e2fsck runs");
+        let text = String::from_utf8_lossy(&fsck.stdout);
+        assert!(fsck.status.success(), "{name}: e2fsck after a cut at {at}: {text}");
+        let (a, b) = (
+            kernel_state(&dir, &cut, "kernel.json"),
+            kernel_state(&dir, &ours, "ours.json"),
+        );
+        let args = ["compare", a.to_str().unwrap(), b.to_str().unwrap()];
+        let same = Command::new("python3").arg(lab()).args(args).output().expect("python3 runs");
+        let text = String::from_utf8_lossy(&same.stdout);
+        assert!(same.status.success(), "{name}: trees after a cut at {at}: {text}");
+        cuts += 1;
+    }
+    cuts
+}
+
+#[test]
+fn crash_images_of_linux_mount_to_the_same_tree() {
+    if !can_run() {
+        return;
+    }
+    let deep = std::env::var_os("FSGLASS_DEEP").is_some();
+    let step = if deep { 1 } else { 6 };
+    let fast = check_mounts("fast-commit", "-b 4096 -O fast_commit", FAST_COMMIT_SCRIPT, step);
+    let plain = check_mounts("mount", "-b 4096", SCRIPT, step * 2);
+    println!("{fast} cuts with fast commits, {plain} without");
 }
 
 #[test]

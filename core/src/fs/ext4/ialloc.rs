@@ -194,7 +194,8 @@ impl Ext4 {
                 let bh = self.read_inode_bitmap(group).await;
                 if let Ok(bh) = bh {
                     if let Some(bit) = self.take_inode_bit(h, group, &bh, from).await? {
-                        self.account_new_inode(h, group, bit, i_mode, &bh).await?;
+                        let dir = i_mode & mode::S_IFMT == mode::S_IFDIR;
+                        self.account_new_inode(h, group, bit, dir, &bh).await?;
                         return Ok((group, bit));
                     }
                 }
@@ -232,12 +233,12 @@ impl Ext4 {
     }
 
     /// Descriptor and counters for a newly taken inode; materialises an uninitialised group.
-    async fn account_new_inode(
+    pub(super) async fn account_new_inode(
         &self,
         h: &mut Handle,
         group: u32,
         bit: u32,
-        i_mode: u32,
+        dir: bool,
         bh: &Rc<Buffer>,
     ) -> FsResult<()> {
         let gdp = Rc::clone(self.groups.buffer(group));
@@ -253,7 +254,6 @@ impl Ext4 {
         }
         let sem = self.alloc_sem(group);
         let guard = sem.read().await;
-        let dir = i_mode & mode::S_IFMT == mode::S_IFDIR;
         let csum = self.inode_bitmap_csum(bh);
         let per = self.geo.inodes_per_group;
         let group_csum = self.geo.group_csum;

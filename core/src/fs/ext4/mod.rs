@@ -27,6 +27,7 @@ mod extents;
 mod extents_remove;
 mod extents_shift;
 mod extents_split;
+mod fc_replay;
 pub mod extents_status;
 pub mod fsck;
 pub mod geometry;

@@ -17,7 +17,7 @@ use crate::format::ext4::{features, SuperBlock};
 use crate::format::{Corrupt, CorruptKind};
 use crate::fs::common::{FsError, FsResult};
 use crate::fs::jbd2::{
-    DataHook, Journal, JournalCosts, JournalCsum, JournalMap, JournalOptions,
+    DataHook, FcReplay, Journal, JournalCosts, JournalCsum, JournalMap, JournalOptions,
 };
 use crate::mm::buffer::{Buffer, BufferCache};
 use crate::mm::{writeback, Vm};
@@ -272,7 +272,7 @@ impl Ext4 {
     }
 
     /// The superblock was replayed from the log: take it anew.
-    fn reload_super(&self) -> FsResult<()> {
+    pub(super) fn reload_super(&self) -> FsResult<()> {
         let at = self.sb_offset;
         let sb = self.sbh.read(|b| {
             SuperBlock::decode(b.get(at..at + SUPERBLOCK_SIZE).unwrap_or(&[]))
@@ -386,8 +386,21 @@ impl Ext4 {
             costs: cfg.journal_costs,
             thread: format!("jbd2/{}-8", cfg.device),
             no_recovery: o.noload,
-            fc_replay: None,
+            fc_replay: Some(self.fc_replay_hook()),
         }
+    }
+
+    fn fc_replay_hook(&self) -> FcReplay {
+        let me = self.me.clone();
+        FcReplay(Rc::new(move |records| {
+            let me = me.clone();
+            Box::pin(async move {
+                match me.upgrade() {
+                    Some(fs) => fs.fc_replay(records).await,
+                    None => Ok(()),
+                }
+            })
+        }))
     }
 
     fn install_hooks(self: &Rc<Self>, journal: &Rc<Journal>) {
