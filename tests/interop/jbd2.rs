@@ -181,6 +181,10 @@ fn python(args: &[&str]) -> bool {
     let mut c = Command::new("python3");
     c.arg(lab()).args(args);
     let out = c.output().expect("python3 runs");
+    if !out.status.success() {
+        let text = [out.stdout, out.stderr].concat();
+        println!("{args:?}: {}", String::from_utf8_lossy(&text));
+    }
     out.status.success()
 }
 
@@ -301,7 +305,10 @@ fn mount_and_unmount(image: &Path, options: &str) -> Vec<u8> {
     let queue = Queue::new(&sim, Device::new(config, sim.rng("device")));
     for (i, page) in bytes.chunks(4096).enumerate() {
         if page.iter().any(|b| *b != 0) {
-            queue.device_mut().store_mut().write_bytes(i as u64 * 4096, page);
+            queue
+                .device_mut()
+                .store_mut()
+                .write_bytes(i as u64 * 4096, page);
         }
     }
     let cfg = MountConfig {
@@ -309,7 +316,7 @@ fn mount_and_unmount(image: &Path, options: &str) -> Vec<u8> {
         queue: Rc::clone(&queue),
         vm: Vm::new(&sim, 1 << 30),
         opts: MountOptions::parse(options).unwrap(),
-        wall_clock_base: 1_800_000_000_000_000_000,
+        wall_clock_base: 1_700_000_000_000_000_000,
         cost: CostTable::FREE,
         journal_costs: JournalCosts::LINUX,
         device: "vda".to_owned(),
@@ -320,7 +327,8 @@ fn mount_and_unmount(image: &Path, options: &str) -> Vec<u8> {
         let fs = Ext4::mount(cfg).await?;
         fs.umount().await
     });
-    done.expect("nothing is stuck").expect("mounts and unmounts");
+    done.expect("nothing is stuck")
+        .expect("mounts and unmounts");
     let mut out = bytes;
     let device = queue.device();
     device.store().read_bytes(0, &mut out);
@@ -355,26 +363,59 @@ fn check_mounts(name: &str, mkfs: &str, script: &str, step: usize) -> usize {
     let log = dir.path("log");
     let (ops, log) = (ops.to_str().unwrap(), log.to_str().unwrap());
     let options = format!("{mkfs} -E lazy_itable_init=0,lazy_journal_init=0,nodiscard");
-    let args = ["wlog", ops, "--size", "64", "--out", log, "--mkfs-opts", &options];
+    let args = [
+        "wlog",
+        ops,
+        "--size",
+        "64",
+        "--out",
+        log,
+        "--mkfs-opts",
+        &options,
+    ];
     assert!(python(&args), "the kernel lab records");
-    let records = fs::read_to_string(Path::new(log).join("log.jsonl")).unwrap().lines().count();
+    let records = fs::read_to_string(Path::new(log).join("log.jsonl"))
+        .unwrap()
+        .lines()
+        .count();
     let (cut, ours) = (dir.path("cut.img"), dir.path("ours.img"));
     let mut cuts = 0;
     for at in (2..=records).step_by(step) {
         let at = at.to_string();
-        assert!(python(&["wcut", log, "--at", &at, "--out", cut.to_str().unwrap()]));
+        assert!(python(&[
+            "wcut",
+            log,
+            "--at",
+            &at,
+            "--out",
+            cut.to_str().unwrap()
+        ]));
         fs::write(&ours, mount_and_unmount(&cut, "")).unwrap();
-        let fsck = Command::new("e2fsck").arg("-fn").arg(&ours).output().expect("e2fsck runs");
+        let fsck = Command::new("e2fsck")
+            .arg("-fn")
+            .arg(&ours)
+            .output()
+            .expect("e2fsck runs");
         let text = String::from_utf8_lossy(&fsck.stdout);
-        assert!(fsck.status.success(), "{name}: e2fsck after a cut at {at}: {text}");
+        assert!(
+            fsck.status.success(),
+            "{name}: e2fsck after a cut at {at}: {text}"
+        );
         let (a, b) = (
             kernel_state(&dir, &cut, "kernel.json"),
             kernel_state(&dir, &ours, "ours.json"),
         );
         let args = ["compare", a.to_str().unwrap(), b.to_str().unwrap()];
-        let same = Command::new("python3").arg(lab()).args(args).output().expect("python3 runs");
+        let same = Command::new("python3")
+            .arg(lab())
+            .args(args)
+            .output()
+            .expect("python3 runs");
         let text = String::from_utf8_lossy(&same.stdout);
-        assert!(same.status.success(), "{name}: trees after a cut at {at}: {text}");
+        assert!(
+            same.status.success(),
+            "{name}: trees after a cut at {at}: {text}"
+        );
         cuts += 1;
     }
     cuts
@@ -387,7 +428,12 @@ fn crash_images_of_linux_mount_to_the_same_tree() {
     }
     let deep = std::env::var_os("FSGLASS_DEEP").is_some();
     let step = if deep { 1 } else { 6 };
-    let fast = check_mounts("fast-commit", "-b 4096 -O fast_commit", FAST_COMMIT_SCRIPT, step);
+    let fast = check_mounts(
+        "fast-commit",
+        "-b 4096 -O fast_commit",
+        FAST_COMMIT_SCRIPT,
+        step,
+    );
     let plain = check_mounts("mount", "-b 4096", SCRIPT, step * 2);
     println!("{fast} cuts with fast commits, {plain} without");
 }

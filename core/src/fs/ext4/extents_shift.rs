@@ -22,6 +22,7 @@ impl Ext4 {
         shift: u32,
         right: bool,
     ) -> FsResult<()> {
+        self.fc_mark_ineligible(h);
         let path = self.find_extent(inode, EXT_MAX_BLOCKS - 1).await?;
         let Some(last) = self.path_extent(inode, &path) else {
             return Ok(());

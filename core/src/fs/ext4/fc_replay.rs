@@ -60,7 +60,9 @@ impl Ext4 {
         for at in 0..replay.records.len() {
             let record = replay.records[at].clone();
             match record {
-                FcRecord::Inode { ino, raw } => self.fc_replay_inode(&mut h, Ino(ino), &raw).await?,
+                FcRecord::Inode { ino, raw } => {
+                    self.fc_replay_inode(&mut h, Ino(ino), &raw).await?
+                }
                 FcRecord::AddRange {
                     ino,
                     lblk,
@@ -68,7 +70,11 @@ impl Ext4 {
                     pblk,
                 } => {
                     let unwritten = raw_len > INIT_MAX_LEN;
-                    let len = if unwritten { raw_len - INIT_MAX_LEN } else { raw_len };
+                    let len = if unwritten {
+                        raw_len - INIT_MAX_LEN
+                    } else {
+                        raw_len
+                    };
                     let e = Extent {
                         lblk,
                         len,
@@ -100,7 +106,11 @@ impl Ext4 {
     async fn fc_reserve(&self, h: &mut Handle, replay: &Replay, from: usize) -> FsResult<()> {
         for r in &replay.records[from..] {
             if let FcRecord::AddRange { raw_len, pblk, .. } = r {
-                let len = if *raw_len > INIT_MAX_LEN { raw_len - INIT_MAX_LEN } else { *raw_len };
+                let len = if *raw_len > INIT_MAX_LEN {
+                    raw_len - INIT_MAX_LEN
+                } else {
+                    *raw_len
+                };
                 if !self.zone_valid(Ino(0), *pblk, u64::from(len)) {
                     return Err(self.corrupt_alloc(Ino(0), *pblk));
                 }
@@ -112,13 +122,25 @@ impl Ext4 {
 
     /// Sets or clears bits of the block bitmaps; those that have the value already stay uncounted
     /// (kernel `ext4_mb_mark_bb`).
-    async fn fc_mark(&self, h: &mut Handle, mut block: u64, mut len: u64, used: bool) -> FsResult<()> {
+    async fn fc_mark(
+        &self,
+        h: &mut Handle,
+        mut block: u64,
+        mut len: u64,
+        used: bool,
+    ) -> FsResult<()> {
         let ratio = u64::from(self.geo.cluster_ratio);
         while len > 0 {
             let (group, bit) = self.geo.group_and_offset(block);
-            let clusters = len.div_ceil(ratio).min(u64::from(self.geo.clusters_per_group - bit)) as u32;
+            let clusters =
+                len.div_ceil(ratio)
+                    .min(u64::from(self.geo.clusters_per_group - bit)) as u32;
             let bh = self.read_block_bitmap(group).await?;
-            let wrong = |b: &[u8]| (bit..bit + clusters).filter(|&i| bitmap::test(b, i) != used).count();
+            let wrong = |b: &[u8]| {
+                (bit..bit + clusters)
+                    .filter(|&i| bitmap::test(b, i) != used)
+                    .count()
+            };
             let changed = bh.read(wrong) as i64;
             if changed > 0 {
                 bh.modify(|b| {
@@ -153,9 +175,15 @@ impl Ext4 {
         let size = (self.geo.inode_size as usize).min(raw.len());
         let csum = self.geo.metadata_csum;
         bh.modify(|b| {
-            let Some(disk) = b.get_mut(offset..offset + self.geo.inode_size as usize) else { return };
+            let Some(disk) = b.get_mut(offset..offset + self.geo.inode_size as usize) else {
+                return;
+            };
             bytes::put_slice(disk, 0, &raw[..I_BLOCK.min(raw.len())]);
-            bytes::put_slice(disk, I_GENERATION, raw.get(I_GENERATION..size).unwrap_or(&[]));
+            bytes::put_slice(
+                disk,
+                I_GENERATION,
+                raw.get(I_GENERATION..size).unwrap_or(&[]),
+            );
             let flags = bytes::le32(disk, 0x20);
             if flags & flag::EXTENTS != 0 {
                 if bytes::le16(disk, I_BLOCK) != 0xF30A {
@@ -184,7 +212,8 @@ impl Ext4 {
         }
         let inode = self.iget(ino).await?;
         // Old blocks of the range are freed; should they be the same, they are marked used again below.
-        self.remove_space(h, &inode, e.lblk, e.lblk + u32::from(e.len) - 1).await?;
+        self.remove_space(h, &inode, e.lblk, e.lblk + u32::from(e.len) - 1)
+            .await?;
         inode.es.borrow_mut().remove(e.lblk, u32::from(e.len));
         self.fc_mark(h, e.pblk, u64::from(e.len), true).await?;
         let path = self.find_extent(&inode, e.lblk).await?;
@@ -202,8 +231,10 @@ impl Ext4 {
         let inode = self.iget(Ino(d.ino)).await?;
         if inode.is_dir() {
             {
+                // Size and blocks count a first block that is not in the record.
                 let mut core = inode.core.borrow_mut();
                 core.size = 0;
+                core.blocks = 0;
             }
             inode.disksize.set(0);
             inode.es.borrow_mut().remove(0, u32::MAX);
@@ -219,7 +250,13 @@ impl Ext4 {
         self.iput(dir).await
     }
 
-    async fn fc_add_entry(&self, h: &mut Handle, dir: &Rc<Inode>, inode: &Rc<Inode>, name: &[u8]) -> FsResult<()> {
+    async fn fc_add_entry(
+        &self,
+        h: &mut Handle,
+        dir: &Rc<Inode>,
+        inode: &Rc<Inode>,
+        name: &[u8],
+    ) -> FsResult<()> {
         let new = NewEntry {
             name,
             ino: inode.ino,
@@ -290,11 +327,22 @@ impl Ext4 {
             self.mark_inode_dirty(h, &inode).await?;
             self.iput(inode).await?;
         }
-        let owns = |b: u64| owned.range(..=b).next_back().is_some_and(|(s, n)| b < s + n);
+        let owns = |b: u64| {
+            owned
+                .range(..=b)
+                .next_back()
+                .is_some_and(|(s, n)| b < s + n)
+        };
         let ratio = u64::from(self.geo.cluster_ratio);
         for r in &replay.records {
-            let FcRecord::AddRange { raw_len, pblk, .. } = r else { continue };
-            let len = if *raw_len > INIT_MAX_LEN { raw_len - INIT_MAX_LEN } else { *raw_len };
+            let FcRecord::AddRange { raw_len, pblk, .. } = r else {
+                continue;
+            };
+            let len = if *raw_len > INIT_MAX_LEN {
+                raw_len - INIT_MAX_LEN
+            } else {
+                *raw_len
+            };
             for b in *pblk..*pblk + u64::from(len) {
                 let cluster = b - b % ratio;
                 if !(cluster..cluster + ratio).any(owns) {

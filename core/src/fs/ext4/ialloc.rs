@@ -288,6 +288,7 @@ impl Ext4 {
     /// Frees an inode in bitmap and descriptor (kernel `ext4_free_inode`).
     pub async fn free_inode(&self, h: &mut Handle, inode: &Inode) -> FsResult<()> {
         Stats::inc(&self.stats.ext4_free_inode);
+        self.fc_del(inode.ino);
         let ino = inode.ino;
         self.sim.emit(Category::Structures, || Event::InodeFreed { ino });
         let group = self.geo.group_of_ino(ino).0;

@@ -469,6 +469,7 @@ impl Ext4 {
         }
         self.dirty_metadata(h, None, bh).await?;
         self.update_inode_fsync_trans(h, inode, need_datasync);
+        self.fc_track_inode(h, inode);
         let (ino, block) = (inode.ino, bh.blocknr);
         self.sim.emit(Category::Structures, || Event::InodeChanged {
             ino,

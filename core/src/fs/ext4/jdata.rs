@@ -173,7 +173,7 @@ impl Ext4 {
     /// Commits transaction `tid` if it is not on disk yet, and waits (`ext4_fc_commit` without fast commit).
     pub(crate) async fn commit_tid(&self, tid: Tid) -> FsResult<()> {
         match self.journal() {
-            Some(j) => j.complete_transaction(tid).await,
+            Some(j) => self.fc_commit(&j, tid).await,
             None => Ok(()),
         }
     }

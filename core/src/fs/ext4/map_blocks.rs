@@ -151,6 +151,9 @@ impl Ext4 {
             let _sem = inode.i_data_sem.write().await;
             self.create_blocks(h, inode, lblk, len, flags).await?
         };
+        if m.mapped_block().is_some() && m.len > 0 {
+            self.fc_track_range(h, inode, lblk, lblk + m.len - 1);
+        }
         if let Some(pblk) = m.mapped_block() {
             self.check_block_validity(inode, lblk, pblk, m.len)?;
         }

@@ -27,6 +27,7 @@ mod extents;
 mod extents_remove;
 mod extents_shift;
 mod extents_split;
+mod fast_commit;
 mod fc_replay;
 pub mod extents_status;
 pub mod fsck;
@@ -65,6 +66,8 @@ mod symlink;
 mod system_zone;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_fc;
 #[cfg(test)]
 mod tests_file;
 mod time;
@@ -139,6 +142,7 @@ pub struct Ext4 {
     pub(crate) mount_point: String,
     pub(crate) groups: groups::Groups,
     pub(crate) mb: mballoc::MbState,
+    pub(crate) fc: fast_commit::FcState,
     pub(crate) icache: RefCell<BTreeMap<Ino, Rc<Inode>>>,
     pub(crate) orphans: orphan::OrphanState,
     pub(crate) lazyinit: lazyinit::LazyInit,

@@ -131,7 +131,10 @@ impl Ext4 {
         };
         self.unlock_new_inode(&inode);
         match added {
-            Ok(()) => Created::Inode(inode),
+            Ok(()) => {
+                self.fc_track_name(h, FcName::Creat, dir.ino, inode.ino, name);
+                Created::Inode(inode)
+            }
             Err(e) => Created::Orphan(inode, e),
         }
     }
@@ -199,6 +202,7 @@ impl Ext4 {
             Ok(()) => {
                 self.inc_count(dir);
                 self.update_dx_flag(dir);
+                self.fc_track_name(h, FcName::Creat, dir.ino, inode.ino, name);
                 match self.mark_inode_dirty(h, dir).await {
                     Ok(()) => Created::Inode(inode),
                     Err(e) => Created::Orphan(inode, e),
@@ -272,6 +276,9 @@ impl Ext4 {
         }
         let mut h = self.dir_handle(dir, self.data_trans_blocks()).await?;
         let done = self.rmdir_locked(&mut h, dir, inode, &slot).await;
+        if done.is_ok() {
+            self.fc_track_name(&h, FcName::Unlink, dir.ino, inode.ino, name);
+        }
         self.end_handle(h, done).await
     }
 
@@ -304,6 +311,9 @@ impl Ext4 {
         let slot = self.checked_entry(dir, name, inode).await?;
         let mut h = self.dir_handle(dir, self.data_trans_blocks()).await?;
         let done = self.unlink_locked(&mut h, dir, inode, &slot).await;
+        if done.is_ok() {
+            self.fc_track_name(&h, FcName::Unlink, dir.ino, inode.ino, name);
+        }
         self.end_handle(h, done).await
     }
 
@@ -369,11 +379,23 @@ impl Ext4 {
             return Err(e);
         }
         self.mark_inode_dirty(h, inode).await?;
+        self.fc_track_name(h, FcName::Link, dir.ino, inode.ino, name);
         if inode.core.borrow().nlink == 1 {
             self.orphan_del(Some(h), inode).await?;
         }
         Ok(())
     }
+}
+
+/// What happened to a name, for fast commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FcName {
+    /// Of a new inode.
+    Creat,
+    /// A further one.
+    Link,
+    /// Removed.
+    Unlink,
 }
 
 /// How far the making of a file came.

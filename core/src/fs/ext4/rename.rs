@@ -173,6 +173,7 @@ impl Ext4 {
         (target, new_slot): (Option<&Rc<Inode>>, Option<DirSlot>),
         whiteout: Option<&Rc<Inode>>,
     ) -> FsResult<()> {
+        self.fc_mark_ineligible(h);
         let cross = !Rc::ptr_eq(old.dir, new.dir);
         if old.is_dir {
             match target {
@@ -280,6 +281,7 @@ impl Ext4 {
         old: &mut Ent<'_>,
         new: &mut Ent<'_>,
     ) -> FsResult<()> {
+        self.fc_mark_ineligible(h);
         let cross = !Rc::ptr_eq(old.dir, new.dir);
         if cross && old.is_dir {
             self.rename_dir_prepare(h, old).await?;

@@ -164,6 +164,7 @@ impl Ext4 {
             stats: Stats::default(),
             me: me.clone(),
             journal: RefCell::new(None),
+            fc: super::fast_commit::FcState::default(),
             sbh: read.sbh,
             sb_offset: read.offset,
             groups,
@@ -325,6 +326,7 @@ impl Ext4 {
         let journal = Journal::load(&self.sim, Rc::clone(&self.buffers), map, opts).await?;
         self.install_hooks(&journal);
         *self.journal.borrow_mut() = Some(journal);
+        self.fc_enable(self.uses_fast_commit());
         Ok(())
     }
 
@@ -377,7 +379,7 @@ impl Ext4 {
             max_transaction_divisor: o.max_transaction_divisor,
             csum,
             bit64: self.geo.bit64,
-            fast_commit: self.sb.borrow().has(features::FAST_COMMIT),
+            fast_commit: self.uses_fast_commit(),
             async_commit: o.journal_async_commit,
             data_err_abort: o.data_err_abort,
             min_batch: Nanos::from_us(u64::from(o.min_batch_time_us)),
@@ -388,6 +390,11 @@ impl Ext4 {
             no_recovery: o.noload,
             fc_replay: Some(self.fc_replay_hook()),
         }
+    }
+
+    /// With the feature, unless file contents are journalled.
+    fn uses_fast_commit(&self) -> bool {
+        self.sb.borrow().has(features::FAST_COMMIT) && self.data.get() != DataMode::Journal
     }
 
     fn fc_replay_hook(&self) -> FcReplay {
@@ -408,6 +415,7 @@ impl Ext4 {
         journal.set_commit_callback(Rc::new(move |tid| {
             if let Some(fs) = me.upgrade() {
                 fs.mb_process_freed(tid);
+                fs.fc_cleanup(true, tid);
             }
         }));
         let me = self.me.clone();

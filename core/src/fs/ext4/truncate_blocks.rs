@@ -61,6 +61,7 @@ impl Ext4 {
         if inode.has_flag(flag::INLINE_DATA) {
             return Ok(());
         }
+        self.fc_track_range(h, inode, from, to);
         if inode.has_flag(flag::EXTENTS) {
             self.ext_remove_space_locked(h, inode, sem, from, to).await
         } else {

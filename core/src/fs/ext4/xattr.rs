@@ -261,6 +261,7 @@ impl Ext4 {
         if name.len() > 255 {
             return Err(FsError::Errno(Errno::ERANGE));
         }
+        self.fc_mark_ineligible(h);
         let _sem = inode.xattr_sem.write().await;
         let Some((in_body, in_block)) = self.xattr_where(inode, index, name, value).await? else {
             return match flag {

@@ -6,6 +6,7 @@
 
 use super::journal::Journal;
 use super::log::LogBatch;
+use super::transaction::JInode;
 use crate::base::bytes;
 use crate::base::checksum::crc32c;
 use crate::base::{Payload, Tid};
@@ -163,6 +164,18 @@ impl Journal {
     pub(super) fn fc_full_commit_ended(&self) {
         self.fc.full.set(false);
         self.wait_fc.wake_all();
+    }
+
+    /// Writes out and awaits the ordered data of an inode ahead of its records
+    /// (kernel `jbd2_submit_inode_data`, `jbd2_wait_inode_data`).
+    pub async fn fc_flush_inode_data(&self, j: &Rc<JInode>) -> FsResult<()> {
+        let (Some((start, end)), Some(hook)) = (j.dirty.get(), self.data_hook()) else {
+            return Ok(());
+        };
+        if j.must_write() {
+            (hook.submit)(j.ino, start, end).await?;
+        }
+        (hook.wait)(j.ino, start, end).await
     }
 
     /// True if no fast commit was written since the last full one: the next begins with a HEAD record.

@@ -7,7 +7,8 @@ use crate::base::checksum::crc32c;
 use crate::base::{Errno, FsBlock, Lba, Payload, Tid};
 use crate::block::{Bio, BioFlags, IoError, Plug, Queue, Role};
 use crate::format::jbd2::{
-    JournalSuperblock, TagFormat, JBD2_COMMIT_BLOCK, JBD2_DESCRIPTOR_BLOCK, JBD2_REVOKE_BLOCK,
+    JournalSuperblock, TagFormat, JBD2_COMMIT_BLOCK, JBD2_DESCRIPTOR_BLOCK,
+    JBD2_FEATURE_INCOMPAT_FAST_COMMIT, JBD2_REVOKE_BLOCK,
 };
 use crate::fs::common::{FsError, FsResult};
 use crate::mm::buffer::{Bh, Buffer, BufferCache};
@@ -467,7 +468,13 @@ impl Journal {
             jsb.s_start = 0;
             jsb.s_head = self.head.get();
         }
-        self.write_superblock(BioFlags::SYNC | flags).await?;
+        // An empty log needs nobody who understands fast commits.
+        let fast = JBD2_FEATURE_INCOMPAT_FAST_COMMIT;
+        let had = self.jsb.borrow().s_feature_incompat & fast;
+        self.jsb.borrow_mut().s_feature_incompat &= !fast;
+        let written = self.write_superblock(BioFlags::SYNC | flags).await;
+        self.jsb.borrow_mut().s_feature_incompat |= had;
+        written?;
         self.flushed.set(true);
         Ok(())
     }
