@@ -394,7 +394,7 @@ impl Ext4 {
 
     /// With the feature, unless file contents are journalled.
     fn uses_fast_commit(&self) -> bool {
-        self.sb.borrow().has(features::FAST_COMMIT) && self.data.get() != DataMode::Journal
+        self.sb.borrow().has(features::FAST_COMMIT) && self.data_mode() != DataMode::Journal
     }
 
     fn fc_replay_hook(&self) -> FcReplay {

@@ -105,7 +105,7 @@ fn as_many_fast_commits_as_linux() {
 /// What was fsynced by fast commits is there after a power cut, on a new mount of the same disk.
 #[test]
 fn fast_commits_are_replayed() {
-    let (size, options) = (64u64 << 20, "-O fast_commit -E lazy_itable_init=0");
+    let (size, options) = (64u64 << 20, "-b 4096 -O fast_commit -E lazy_itable_init=0");
     let sim = Sim::new(1, 2);
     let queue = device(&sim, size);
     format(&sim, &queue, size, options);
