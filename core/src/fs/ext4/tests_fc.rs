@@ -75,7 +75,7 @@ fn as_many_fast_commits_as_linux() {
         &sim,
         &queue,
         256 << 20,
-        "-O fast_commit -E lazy_itable_init=0",
+        "-b 4096 -O fast_commit -E lazy_itable_init=0",
     );
     let (s, q) = (sim.clone(), Rc::clone(&queue));
     let stats = sim.block_on("test", async move {
