@@ -8,7 +8,7 @@ const settle = (page) => page.waitForTimeout(150);
 await suite(async ({ open }) => {
   const page = await open("?s=write-nofsync&ui=bench");
   await state(page, "done", "paused");
-  equal("the scene's instant", await now(page), 6e9);
+  equal("the scene's instant", await now(page), 7e9);
 
   await page.keyboard.press("Home");
   await settle(page);

@@ -19,7 +19,9 @@ use yew::prelude::*;
 use client::{Link, News};
 
 /// Heavy parts of a frame are asked for at most every so many milliseconds while playing.
-const HEAVY_MS: f64 = 250.0;
+const HEAVY_MS: f64 = 500.0;
+/// Frames are asked for at most every so many milliseconds while the engine runs on.
+const RUNNING_MS: f64 = 200.0;
 /// The address bar follows the screen after so many milliseconds of rest.
 const ADDRESS_MS: i32 = 500;
 
@@ -52,6 +54,7 @@ struct App {
     raf_pending: bool,
     last_frame_ms: f64,
     last_heavy_ms: f64,
+    last_ask_ms: f64,
     address: Closure<dyn FnMut()>,
     address_timer: Option<i32>,
     shown_fragment: String,
@@ -141,6 +144,7 @@ impl Component for App {
             raf_pending: false,
             last_frame_ms: 0.0,
             last_heavy_ms: 0.0,
+            last_ask_ms: 0.0,
             address: Closure::new(move || address.emit(())),
             address_timer: None,
             shown_fragment: String::new(),
@@ -292,7 +296,15 @@ impl App {
         if self.state.loaded.is_none() {
             return;
         }
-        let busy = self.state.playing || self.state.progress.running;
+        // While the engine runs on, looking at it takes its time: a few pictures a second are enough.
+        let running = self.state.progress.running;
+        let pause = if running { RUNNING_MS } else { 0.0 };
+        if ms - self.last_ask_ms < pause {
+            self.schedule();
+            return;
+        }
+        self.last_ask_ms = ms;
+        let busy = self.state.playing || running;
         let heavy = !busy || ms - self.last_heavy_ms > HEAVY_MS;
         if heavy {
             self.last_heavy_ms = ms;

@@ -30,7 +30,7 @@ fn loaded() -> Answer {
 fn progress(reachable_ns: u64, done: bool) -> Answer {
     Answer::Progress(Progress {
         reachable_ns,
-        end_ns: 10_000_000_000,
+        end_ns: 11_000_000_000,
         events: 9,
         running: !done,
         done,
@@ -44,7 +44,7 @@ fn ran() -> State {
         version: "0".into(),
     }));
     state.reduce(Action::Answer(loaded()));
-    state.reduce(Action::Answer(progress(10_000_000_000, true)));
+    state.reduce(Action::Answer(progress(11_000_000_000, true)));
     state
 }
 
@@ -59,7 +59,7 @@ fn crash() -> Answer {
         ..Default::default()
     };
     Answer::Crash(Box::new(Crash {
-        cut_ns: 6_000_000_000,
+        cut_ns: 7_000_000_000,
         steps: vec![step.clone(), step],
         survivors: vec![survivor],
         ..Default::default()
@@ -78,13 +78,13 @@ fn the_first_scene_loads_runs_and_stops_at_its_instant() {
     assert_eq!(
         asks(&effects),
         [&Ask::Run {
-            until_ns: 10_000_000_000
+            until_ns: 11_000_000_000
         }]
     );
     state.reduce(Action::Answer(progress(2_000_000_000, false)));
     assert_eq!((state.at_ns, state.phase()), (2_000_000_000, "running"));
-    state.reduce(Action::Answer(progress(10_000_000_000, true)));
-    assert_eq!((state.at_ns, state.phase()), (6_000_000_000, "done"));
+    state.reduce(Action::Answer(progress(11_000_000_000, true)));
+    assert_eq!((state.at_ns, state.phase()), (7_000_000_000, "done"));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn crash_undo_switch_crash_takes_four_keys() {
     assert_eq!(
         asks(&effects),
         [&Ask::Crash {
-            at_ns: 6_000_000_000,
+            at_ns: 7_000_000_000,
             loss: LossModel::AllLost
         }]
     );
@@ -109,13 +109,13 @@ fn crash_undo_switch_crash_takes_four_keys() {
     };
     assert!(experiment.workload.lines().any(|l| l == "fsync /b"));
     state.reduce(Action::Answer(loaded()));
-    state.reduce(Action::Answer(progress(10_000_000_000, true)));
-    assert_eq!(state.at_ns, 6_000_000_000);
+    state.reduce(Action::Answer(progress(11_000_000_000, true)));
+    assert_eq!(state.at_ns, 7_000_000_000);
     let effects = state.reduce(Action::Act(Act::PullPlug));
     assert!(matches!(
         asks(&effects)[..],
         [Ask::Crash {
-            at_ns: 6_000_000_000,
+            at_ns: 7_000_000_000,
             ..
         }]
     ));
@@ -164,7 +164,7 @@ fn playing_never_leaves_what_has_run_and_stops_at_the_end() {
     for _ in 0..200 {
         state.reduce(Action::Tick(100.0));
     }
-    assert_eq!((state.at_ns, state.playing), (10_000_000_000, false));
+    assert_eq!((state.at_ns, state.playing), (11_000_000_000, false));
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn the_link_restores_the_screen() {
         version: "0".into(),
     }));
     copy.reduce(Action::Answer(loaded()));
-    let effects = copy.reduce(Action::Answer(progress(10_000_000_000, true)));
+    let effects = copy.reduce(Action::Answer(progress(11_000_000_000, true)));
     assert!(
         matches!(asks(&effects)[..], [Ask::Crash { .. }]),
         "a link to a crash cuts the power again"

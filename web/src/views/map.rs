@@ -371,14 +371,9 @@ fn paint_memory(pen: &Pen<'_>, folded: &Folded, cut: bool) {
         Face::Sans(12.0),
         Align::Start,
     );
-    pen.text(
-        0.0,
-        y - 5.0,
-        "disk",
-        &pen.t.ink_2,
-        Face::Sans(12.0),
-        Align::Start,
-    );
+    if !cut {
+        pen.note(0.0, y - 5.0, "disk", Align::Start);
+    }
     pen.line(0.0, y + 0.5, pen.w, y + 0.5, &pen.t.rule_strong, 1.0);
     if folded.memory.is_empty() {
         pen.text(
