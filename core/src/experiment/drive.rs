@@ -55,7 +55,13 @@ pub async fn drive(hw: Hardware, mount: String, plan: Plan, seed: u64, progress:
 }
 
 /// Runs the plan on a mounted file system.
-pub async fn run_plan(hw: &Hardware, vfs: &Rc<Vfs>, plan: &Plan, seed: u64, progress: &Rc<Progress>) {
+pub async fn run_plan(
+    hw: &Hardware,
+    vfs: &Rc<Vfs>,
+    plan: &Plan,
+    seed: u64,
+    progress: &Rc<Progress>,
+) {
     match plan {
         Plan::Script(script) => {
             let mut player = Player::new(&hw.sim, vfs, &progress.app);
@@ -87,7 +93,14 @@ async fn run_fio(hw: &Hardware, vfs: &Rc<Vfs>, file: &JobFile, seed: u64, progre
             group += 1;
         }
         for clone in 0..job.numjobs {
-            running.push(spawn_job(hw, vfs, job, (group, clone, clone_id), seed, progress));
+            running.push(spawn_job(
+                hw,
+                vfs,
+                job,
+                (group, clone, clone_id),
+                seed,
+                progress,
+            ));
             clone_id += 1;
         }
     }
@@ -118,10 +131,11 @@ fn spawn_job(
     };
     let stream = SplitMix64::named(base, &format!("job.{id}")).next_u64();
     let (job, progress) = (job.clone(), Rc::clone(progress));
-    hw.sim.spawn(&format!("fio/{id}"), TaskClass::User, async move {
-        let result = run_job(cx, job, group, clone, stream).await;
-        progress.jobs.borrow_mut().push(result);
-    })
+    hw.sim
+        .spawn(&format!("fio/{id}"), TaskClass::User, async move {
+            let result = run_job(cx, job, group, clone, stream).await;
+            progress.jobs.borrow_mut().push(result);
+        })
 }
 
 /// The fio result of a run, clones merged where group_reporting asks for it.
@@ -134,7 +148,11 @@ pub fn fio_result(hw: &Hardware, file: &JobFile, progress: &Progress) -> FioResu
         }
     }
     jobs.sort_by_key(|j| j.groupid);
-    FioResult { jobs, disk: disk_stats(hw), global: file.global.clone() }
+    FioResult {
+        jobs,
+        disk: disk_stats(hw),
+        global: file.global.clone(),
+    }
 }
 
 /// `/proc/diskstats` of the device for the report.

@@ -8,10 +8,10 @@ use super::state::tree_state;
 use super::truth::Truth;
 use crate::base::Nanos;
 use crate::block::{DeviceConfig, Phase, Store};
-use crate::fs::ext4::reader::Reader;
-use crate::fs::ext4::Ext4;
 use crate::fs::ext4::fsck;
 use crate::fs::ext4::mkfs::{mkfs, MkfsOptions};
+use crate::fs::ext4::reader::Reader;
+use crate::fs::ext4::Ext4;
 use crate::kernel::{Hardware, Machine, MachineConfig, WALL_CLOCK};
 use crate::mm::Sysctls;
 use crate::sim::WaitReason;
@@ -109,8 +109,19 @@ pub fn run_script(
     let (ops, totals) = played;
     let after = m.queue.device().store().clone();
     let (state, statfs) = read_back(&after, options.seed, m.now())?;
-    let findings = fsck::check(&after).iter().map(ToString::to_string).collect();
-    Ok(LabRun { machine: m, base, ops, totals, statfs, state, findings })
+    let findings = fsck::check(&after)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    Ok(LabRun {
+        machine: m,
+        base,
+        ops,
+        totals,
+        statfs,
+        state,
+        findings,
+    })
 }
 
 type OnOp<F> = Rc<RefCell<F>>;
@@ -151,7 +162,8 @@ fn play<F: FnMut(u64, &str, &str)>(
     })?;
     mark("", "ops-done");
     let hw = m.hw.clone();
-    block(m, "umount", async move { hw.umount(&vfs).await })?.map_err(|e| format!("unmount: {e}"))?;
+    block(m, "umount", async move { hw.umount(&vfs).await })?
+        .map_err(|e| format!("unmount: {e}"))?;
     mark("", "unmounted");
     Ok((ops, totals))
 }
@@ -161,7 +173,9 @@ fn block<T: 'static>(
     name: &str,
     fut: impl std::future::Future<Output = T> + 'static,
 ) -> Result<T, String> {
-    m.sim.block_on(name, fut).map_err(|d| format!("{name} can't go on: {d}"))
+    m.sim
+        .block_on(name, fut)
+        .map_err(|d| format!("{name} can't go on: {d}"))
 }
 
 /// The final tree through a read-only mount, as kernel-lab walks it.
@@ -173,7 +187,10 @@ fn read_back(store: &Store, seed: u64, now: Nanos) -> Result<(Value, StatFs), St
     let start = i128::from(WALL_CLOCK) * 1_000_000_000;
     let window = (start - hour, start + i128::from(now.0) + hour);
     let result = block(&m, "walk", async move {
-        let vfs: Rc<Vfs> = hw.mount("ro").await.map_err(|e| format!("read-only mount: {e}"))?;
+        let vfs: Rc<Vfs> = hw
+            .mount("ro")
+            .await
+            .map_err(|e| format!("read-only mount: {e}"))?;
         let state = tree_state(&vfs, Some(window)).await;
         let statfs = vfs.statfs().await.map_err(|e| format!("statfs: {e}"))?;
         hw.umount(&vfs).await.map_err(|e| format!("unmount: {e}"))?;
@@ -288,10 +305,20 @@ const LAB_EXTRA_SYNCS: u32 = 3;
 /// Longest step of waiting for the lazy inode-table thread, as kernel-lab polls.
 const POLL: Nanos = Nanos::from_ms(100);
 
-fn run_traced(m: &Machine, s: &Scenario, plan: &Plan, seed: u64, wait: bool) -> Result<Traced, String> {
+fn run_traced(
+    m: &Machine,
+    s: &Scenario,
+    plan: &Plan,
+    seed: u64,
+    wait: bool,
+) -> Result<Traced, String> {
     let (hw, plan) = (m.hw.clone(), plan.clone());
     let mount = s.mount.clone();
-    let (itable, settle) = if wait { (s.wait_itable, s.settle) } else { (None, Nanos::ZERO) };
+    let (itable, settle) = if wait {
+        (s.wait_itable, s.settle)
+    } else {
+        (None, Nanos::ZERO)
+    };
     block(m, "scenario", async move {
         let t0 = hw.sim.now();
         let vfs = hw.mount(&mount).await.map_err(|e| format!("mount: {e}"))?;
@@ -326,7 +353,13 @@ fn run_traced(m: &Machine, s: &Scenario, plan: &Plan, seed: u64, wait: bool) -> 
         truth.jbd2(&journal.map(|j| j.stats()).unwrap_or_default());
         truth.ext4(&fs.stats);
         let now = hw.sim.now();
-        Ok(Traced { truth, totals, mount: t1 - t0, work: t2 - t1, umount: now - t2 })
+        Ok(Traced {
+            truth,
+            totals,
+            mount: t1 - t0,
+            work: t2 - t1,
+            umount: now - t2,
+        })
     })?
 }
 
@@ -343,13 +376,15 @@ async fn wait_itable(hw: &Hardware, vfs: &Rc<Vfs>, deadline: Nanos) {
 
 fn plan(load: &Load, files: Files<'_>) -> Result<Plan, String> {
     let fio = |text: &str| {
-        parse_job_file(text, &BTreeMap::new()).map(Plan::Fio).map_err(|e| format!("fio job: {e}"))
+        parse_job_file(text, &BTreeMap::new())
+            .map(Plan::Fio)
+            .map_err(|e| format!("fio job: {e}"))
     };
     match load {
         Load::Generated(g) => Ok(Plan::Script(g.script())),
-        Load::OpsFile(name) => {
-            Script::parse(&files(name)?).map(Plan::Script).map_err(|e| format!("{name}: {e}"))
-        }
+        Load::OpsFile(name) => Script::parse(&files(name)?)
+            .map(Plan::Script)
+            .map_err(|e| format!("{name}: {e}")),
         Load::Fio(text) => fio(text),
         Load::FioFile(name) => fio(&files(name)?),
         Load::Postmark(..) => Err("postmark workloads are not supported yet".to_string()),

@@ -56,8 +56,13 @@ pub fn recover_image(store: Store, mount: &str) -> Result<Recovered, String> {
     };
     let hw = m.hw.clone();
     let outcome = m.sim.block_on("mount", async move {
-        let vfs = hw.mount(&options).await.map_err(|e| format!("mount failed: {e}"))?;
-        hw.umount(&vfs).await.map_err(|e| format!("unmount failed: {e}"))
+        let vfs = hw
+            .mount(&options)
+            .await
+            .map_err(|e| format!("mount failed: {e}"))?;
+        hw.umount(&vfs)
+            .await
+            .map_err(|e| format!("unmount failed: {e}"))
     });
     let error = match outcome {
         Ok(done) => done.err(),
@@ -66,18 +71,28 @@ pub fn recover_image(store: Store, mount: &str) -> Result<Recovered, String> {
     steps.extend(orphan_steps(&m));
     steps.push(Step {
         title: "mount".to_string(),
-        sentence: error.clone().unwrap_or_else(|| "The file system is mounted.".to_string()),
+        sentence: error
+            .clone()
+            .unwrap_or_else(|| "The file system is mounted.".to_string()),
         copies: Vec::new(),
     });
     let store = m.queue.device().store().clone();
-    Ok(Recovered { store, steps, error })
+    Ok(Recovered {
+        store,
+        steps,
+        error,
+    })
 }
 
 fn orphan_steps(m: &Machine) -> Vec<Step> {
     let mut out = Vec::new();
     m.sim.trace().scan(0, |_, record| {
         if let Some(Event::OrphanProcessed { ino, truncated }) = record.event() {
-            let what = if truncated == 1 { "cut to its size" } else { "deleted" };
+            let what = if truncated == 1 {
+                "cut to its size"
+            } else {
+                "deleted"
+            };
             out.push(Step {
                 title: "orphans".to_string(),
                 sentence: format!("Inode {ino} was on the orphan list and is {what}."),
@@ -101,7 +116,9 @@ fn journal_steps(store: &Store) -> Result<Vec<Step>, String> {
         },
         copies: Vec::new(),
     }];
-    let extents = reader.journal_extents().map_err(|e| format!("journal inode: {e}"))?;
+    let extents = reader
+        .journal_extents()
+        .map_err(|e| format!("journal inode: {e}"))?;
     if extents.is_empty() || !needs {
         return Ok(steps);
     }
@@ -120,12 +137,16 @@ fn journal_steps(store: &Store) -> Result<Vec<Step>, String> {
         title: "journal".to_string(),
         sentence: match jsb.s_start {
             0 => "The journal is empty.".to_string(),
-            n => format!("The log begins at block {n} with transaction {}.", jsb.s_sequence),
+            n => format!(
+                "The log begins at block {n} with transaction {}.",
+                jsb.s_sequence
+            ),
         },
         copies: Vec::new(),
     });
     let read = |n: u32| -> Result<Rc<[u8]>, String> {
-        let block = place(n).ok_or_else(|| format!("journal block {n} is outside of the journal"))?;
+        let block =
+            place(n).ok_or_else(|| format!("journal block {n} is outside of the journal"))?;
         Ok(reader.block(block).into())
     };
     let list = match replay(&jsb, read, |_, _| Ok(())) {
@@ -173,7 +194,11 @@ fn sentences(list: &[RecoveryStep]) -> Vec<Step> {
                     }
                     _ => {
                         let sentence = format!("Transaction {tid}: 1 block is copied home.");
-                        out.push(Step { title, sentence, copies: vec![copy] });
+                        out.push(Step {
+                            title,
+                            sentence,
+                            copies: vec![copy],
+                        });
                         open = Some(tid);
                     }
                 }
@@ -182,11 +207,21 @@ fn sentences(list: &[RecoveryStep]) -> Vec<Step> {
             // Control blocks of the second and third pass say nothing new.
             Found::Descriptor { .. } | Found::Commit { .. } if s.pass != Pass::Scan => continue,
             Found::Descriptor { tags, csum_ok } => {
-                let bad = if *csum_ok { "" } else { ", its checksum is wrong" };
-                format!("Block {}: descriptor of transaction {tid} with {tags} blocks{bad}.", s.jblock)
+                let bad = if *csum_ok {
+                    ""
+                } else {
+                    ", its checksum is wrong"
+                };
+                format!(
+                    "Block {}: descriptor of transaction {tid} with {tags} blocks{bad}.",
+                    s.jblock
+                )
             }
             Found::Commit { .. } => {
-                format!("Block {}: commit block of transaction {tid}; the transaction is complete.", s.jblock)
+                format!(
+                    "Block {}: commit block of transaction {tid}; the transaction is complete.",
+                    s.jblock
+                )
             }
             Found::Revoke { blocks } if s.pass == Pass::Revoke => {
                 format!("Transaction {tid} revokes {} blocks.", blocks.len())
@@ -202,7 +237,11 @@ fn sentences(list: &[RecoveryStep]) -> Vec<Step> {
             Found::Stop(why) => stop_sentence(s.jblock, tid, *why),
         };
         open = None;
-        out.push(Step { title, sentence, copies: Vec::new() });
+        out.push(Step {
+            title,
+            sentence,
+            copies: Vec::new(),
+        });
     }
     out
 }
@@ -273,7 +312,12 @@ impl<'a, R: ReadAt + ?Sized> DiskTree<'a, R> {
             },
             |path, e| damage.push((path.to_vec(), e.to_string())),
         );
-        Ok(DiskTree { reader, entries, inodes: RefCell::new(inodes), damage })
+        Ok(DiskTree {
+            reader,
+            entries,
+            inodes: RefCell::new(inodes),
+            damage,
+        })
     }
 }
 
@@ -284,7 +328,11 @@ impl<R: ReadAt + ?Sized> RecoveredTree for DiskTree<'_, R> {
 
     fn read(&self, ino: u32, offset: u64, out: &mut [u8]) -> Result<(), String> {
         let inodes = self.inodes.borrow();
-        let (inode, pieces) = inodes.get(&ino).ok_or_else(|| format!("inode {ino} is not a file"))?;
-        self.reader.read(inode, pieces, offset, out).map_err(|e| e.to_string())
+        let (inode, pieces) = inodes
+            .get(&ino)
+            .ok_or_else(|| format!("inode {ino} is not a file"))?;
+        self.reader
+            .read(inode, pieces, offset, out)
+            .map_err(|e| e.to_string())
     }
 }

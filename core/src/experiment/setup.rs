@@ -58,7 +58,15 @@ pub fn prepare(e: &Experiment) -> Result<Setup, Vec<Problem>> {
             };
             let warnings = warnings(&machine, &options, &plan);
             let mkfs_line = mkfs_line.split_whitespace().collect::<Vec<_>>().join(" ");
-            Ok(Setup { machine, image, mount, plan, mkfs_line, mount_line, warnings })
+            Ok(Setup {
+                machine,
+                image,
+                mount,
+                plan,
+                mkfs_line,
+                mount_line,
+                warnings,
+            })
         }
         _ => Err(problems),
     }
@@ -74,7 +82,11 @@ fn machine(e: &Experiment, problems: &mut Vec<Problem>) -> Option<MachineConfig>
         }
     };
     let fill = e.get("device.fill");
-    let fill = if fill == "garbage" { format!("garbage:{}", e.seed as u32) } else { fill };
+    let fill = if fill == "garbage" {
+        format!("garbage:{}", e.seed as u32)
+    } else {
+        fill
+    };
     let mut set = |key: &str, value: &str| {
         if let Err(reason) = device.set(key, value) {
             problems.push(Problem::new(&format!("device.{key}"), reason));
@@ -119,7 +131,10 @@ fn sysctls(e: &Experiment, problems: &mut Vec<Problem>) -> Sysctls {
             }
         };
         if done.is_none() {
-            problems.push(Problem::new(&format!("vm.{key}"), format!("`{value}` does not fit")));
+            problems.push(Problem::new(
+                &format!("vm.{key}"),
+                format!("`{value}` does not fit"),
+            ));
         }
     }
     s
@@ -132,7 +147,10 @@ fn file_system(e: &Experiment, problems: &mut Vec<Problem>) -> Option<MkfsImage>
         t => match parse_size(t) {
             Some(n) if n <= device => n,
             Some(_) => {
-                problems.push(Problem::new("mkfs.size", "larger than the device; raise device.size"));
+                problems.push(Problem::new(
+                    "mkfs.size",
+                    "larger than the device; raise device.size",
+                ));
                 return None;
             }
             None => {
@@ -166,7 +184,11 @@ fn plan(e: &Experiment, problems: &mut Vec<Problem>) -> Option<Plan> {
             Ok(s) => Some(Plan::Script(s)),
             Err(err) => {
                 let path = "workload.ops".to_string();
-                problems.push(Problem { path, line: Some(err.line), reason: err.reason });
+                problems.push(Problem {
+                    path,
+                    line: Some(err.line),
+                    reason: err.reason,
+                });
                 None
             }
         },
@@ -174,12 +196,19 @@ fn plan(e: &Experiment, problems: &mut Vec<Problem>) -> Option<Plan> {
             Ok(f) => Some(Plan::Fio(f)),
             Err(err) => {
                 let line = (err.line > 0).then_some(err.line);
-                problems.push(Problem { path: "workload.fio".into(), line, reason: err.reason });
+                problems.push(Problem {
+                    path: "workload.fio".into(),
+                    line,
+                    reason: err.reason,
+                });
                 None
             }
         },
         Workload::Postmark(_) => {
-            problems.push(Problem::new("workload.postmark", "postmark is not supported yet; fio or ops"));
+            problems.push(Problem::new(
+                "workload.postmark",
+                "postmark is not supported yet; fio or ops",
+            ));
             None
         }
     }
@@ -195,7 +224,10 @@ fn warnings(machine: &MachineConfig, options: &MountOptions, plan: &Plan) -> Vec
     }
     if let Plan::Fio(file) = plan {
         for n in &file.notices {
-            out.push(format!("Line {}: `{}` changes nothing: {}.", n.line, n.option, n.reason));
+            out.push(format!(
+                "Line {}: `{}` changes nothing: {}.",
+                n.line, n.option, n.reason
+            ));
         }
         let journalled = options.data_mode == Some(crate::fs::ext4::DataMode::Journal);
         if journalled && file.jobs.iter().any(|j| j.direct) {

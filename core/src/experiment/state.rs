@@ -26,7 +26,10 @@ pub async fn tree_state(vfs: &Rc<Vfs>, window: Option<(i128, i128)>) -> Value {
         let st = match vfs.lstat(&path).await {
             Ok(st) => st,
             Err(e) => {
-                out.insert(key, Map::from_iter([("stat_err".to_string(), json!(e.name()))]));
+                out.insert(
+                    key,
+                    Map::from_iter([("stat_err".to_string(), json!(e.name()))]),
+                );
                 continue;
             }
         };
@@ -51,7 +54,11 @@ pub async fn tree_state(vfs: &Rc<Vfs>, window: Option<(i128, i128)>) -> Value {
             }
         }
     }
-    Value::Object(out.into_iter().map(|(k, v)| (k, Value::Object(v))).collect())
+    Value::Object(
+        out.into_iter()
+            .map(|(k, v)| (k, Value::Object(v)))
+            .collect(),
+    )
 }
 
 fn attributes(st: &Stat, window: Option<(i128, i128)>) -> Map<String, Value> {

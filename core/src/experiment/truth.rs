@@ -6,6 +6,7 @@ use crate::fs::jbd2::{HandleType, JournalStats};
 use crate::kernel::Hardware;
 use crate::workload::play::PlayTotals;
 use serde_json::{json, Map, Number, Value};
+use std::collections::BTreeMap;
 
 /// A flat list of dotted names and numbers, sorted by name.
 #[derive(Debug, Default)]
@@ -103,7 +104,7 @@ impl Truth {
 
     /// Who submitted writes, digits in task names replaced by N.
     pub fn writers(&mut self, hw: &Hardware, s: &Stats) {
-        let mut sums: std::collections::BTreeMap<String, (u64, u64)> = Default::default();
+        let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::default();
         for (task, b) in s.writers().filter(|(_, b)| b.bios_w > 0) {
             let name = hw.sim.task_name(crate::sim::TaskId(task));
             let short: String = name.split('/').next().unwrap_or(&name).to_string();

@@ -78,14 +78,21 @@ impl Machine {
         let queue = Queue::new(&sim, device);
         let vm = Vm::new(&sim, config.ram);
         vm.set_sysctls(config.sysctls);
-        let hw = Hardware { sim, queue, vm, wall_clock: config.wall_clock };
+        let hw = Hardware {
+            sim,
+            queue,
+            vm,
+            wall_clock: config.wall_clock,
+        };
         Machine { hw, config }
     }
 
     /// Turns the recording of events on, with a budget in bytes.
     pub fn record(&self, budget: usize) {
         let all = Category::ALL.iter().filter(|c| **c != Category::Sched);
-        self.sim.trace().set_recorded(all.fold(0, |mask, c| mask | c.bit()));
+        self.sim
+            .trace()
+            .set_recorded(all.fold(0, |mask, c| mask | c.bit()));
         self.sim.trace().set_budget(budget);
     }
 
@@ -103,7 +110,10 @@ impl Machine {
     pub fn digest(&self) -> String {
         let log = self.queue.device().log().digest();
         let now = self.sim.now().0;
-        format!("{:016x}", crate::base::rng::mix64(log ^ crate::base::rng::mix64(now)))
+        format!(
+            "{:016x}",
+            crate::base::rng::mix64(log ^ crate::base::rng::mix64(now))
+        )
     }
 }
 

@@ -78,10 +78,10 @@ impl BlockFold {
                 self.joined.remove(&block.0);
             }
             Event::LogCommit { tid, .. } => self.commit(now, tid.0),
-            Event::CheckpointWritten { tid, block } | Event::CheckpointDropped { tid, block } => {
-                if self.logged.get(&block.0).is_some_and(|l| l.0 <= tid.0) {
-                    self.unlog(block.0);
-                }
+            Event::CheckpointWritten { tid, block } | Event::CheckpointDropped { tid, block }
+                if self.logged.get(&block.0).is_some_and(|l| l.0 <= tid.0) =>
+            {
+                self.unlog(block.0);
             }
             Event::GroupChanged {
                 group,

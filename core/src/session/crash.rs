@@ -94,7 +94,10 @@ impl Session {
                 copies: s.copies.clone(),
             });
         }
-        out.fsck = fsck::check(&recovered.store).iter().map(ToString::to_string).collect();
+        out.fsck = fsck::check(&recovered.store)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         let survivors = self.survivors(cut.at, &recovered.store)?;
         out.survivors = survivors
             .rows
@@ -128,12 +131,25 @@ impl Session {
         };
         let (worst, promises) = outcome(&BlockLoss::All)?;
         let (best, _) = outcome(&BlockLoss::None)?;
-        let view = |s: &Survivors| Outcome { broken: s.broken, by_verdict: s.by_verdict };
-        Some(Loss { as_of_ns: at.0, promises, worst: view(&worst), best: view(&best) })
+        let view = |s: &Survivors| Outcome {
+            broken: s.broken,
+            by_verdict: s.by_verdict,
+        };
+        Some(Loss {
+            as_of_ns: at.0,
+            promises,
+            worst: view(&worst),
+            best: view(&best),
+        })
     }
 
     /// The disk to take home, with a manifest of what recovery gives and the commands that check it.
-    pub fn export(&mut self, at_ns: u64, loss: &LossModel, recovered: bool) -> Result<Export, String> {
+    pub fn export(
+        &mut self,
+        at_ns: u64,
+        loss: &LossModel,
+        recovered: bool,
+    ) -> Result<Export, String> {
         let cut = self.cut(at_ns, &block_loss(loss))?;
         let size = cut.store.sectors() * 512;
         if size > EXPORT_MAX {
@@ -195,7 +211,11 @@ pub fn manifest(store: &Store) -> Result<(String, usize), String> {
         }
         let name = String::from_utf8_lossy(&path[1..]).into_owned();
         // sha256sum escapes such names with a leading backslash.
-        let lead = if name.contains(['\\', '\n']) { "\\" } else { "" };
+        let lead = if name.contains(['\\', '\n']) {
+            "\\"
+        } else {
+            ""
+        };
         let name = name.replace('\\', "\\\\").replace('\n', "\\n");
         let _ = writeln!(out, "{lead}{}  ./{name}", sha.finish_hex());
         files += 1;

@@ -37,18 +37,24 @@ impl Observer {
             age_ns: self.at.saturating_sub(t.begun).0,
             state: tx_state(t),
         });
-        let next_commit_ns =
-            running.as_ref().map(|r| commit_interval.0.saturating_sub(r.age_ns));
-        let live = fold.transactions.iter().filter(|(tid, t)| {
-            !t.log.is_empty() && **tid >= fold.tail_tid && fold.tail != 0
-        });
+        let next_commit_ns = running
+            .as_ref()
+            .map(|r| commit_interval.0.saturating_sub(r.age_ns));
+        let live = fold
+            .transactions
+            .iter()
+            .filter(|(tid, t)| !t.log.is_empty() && **tid >= fold.tail_tid && fold.tail != 0);
         let transactions = live.map(|(tid, t)| self.transaction(*tid, t)).collect();
         Journal {
             present: true,
             blocks,
             first: FIRST,
             head: fold.head.max(FIRST),
-            tail: if fold.tail == 0 { fold.head.max(FIRST) } else { fold.tail },
+            tail: if fold.tail == 0 {
+                fold.head.max(FIRST)
+            } else {
+                fold.tail
+            },
             tail_tid: fold.tail_tid,
             free: blocks.saturating_sub(FIRST + used),
             next_commit_ns,
@@ -90,7 +96,11 @@ impl Observer {
         t.log
             .iter()
             .map(|b| {
-                let mut out = JournalBlock { jblock: b.jblock, csum_ok: true, ..JournalBlock::default() };
+                let mut out = JournalBlock {
+                    jblock: b.jblock,
+                    csum_ok: true,
+                    ..JournalBlock::default()
+                };
                 out.kind = match b.kind {
                     LogKind::Descriptor => JournalKind::Descriptor,
                     LogKind::Revoke => JournalKind::Revoke,

@@ -21,14 +21,24 @@ impl Observer {
     fn group_counts(&self, group: u32) -> (u32, u32, u16) {
         match self.fold.blocks.groups.get(&group) {
             Some(g) => (g.free_blocks, g.free_inodes, g.flags),
-            None => self.layout.groups.get(group as usize).map_or((0, 0, 0), |d: &GroupDesc| {
-                (d.bg_free_blocks_count, d.bg_free_inodes_count, d.bg_flags)
-            }),
+            None => self
+                .layout
+                .groups
+                .get(group as usize)
+                .map_or((0, 0, 0), |d: &GroupDesc| {
+                    (d.bg_free_blocks_count, d.bg_free_inodes_count, d.bg_flags)
+                }),
         }
     }
 
     /// Level 0: at most `max_tiles` tiles over `groups` groups from `first` on.
-    pub(super) fn tiles(&self, log: &DeviceLog, first: u32, groups: u32, max_tiles: u32) -> Vec<Tile> {
+    pub(super) fn tiles(
+        &self,
+        log: &DeviceLog,
+        first: u32,
+        groups: u32,
+        max_tiles: u32,
+    ) -> Vec<Tile> {
         let all = self.layout.groups.len() as u32;
         let end = first.saturating_add(groups).min(all);
         let first = first.min(end);
@@ -36,7 +46,10 @@ impl Observer {
         let mut out: Vec<Tile> = Vec::new();
         for g in first..end {
             if (g - first) % per == 0 {
-                out.push(Tile { first_group: g, ..Tile::default() });
+                out.push(Tile {
+                    first_group: g,
+                    ..Tile::default()
+                });
             }
             if let Some(tile) = out.last_mut() {
                 tile.groups += 1;
@@ -89,7 +102,10 @@ impl Observer {
         let end = log.position_at(self.at);
         let from = end.saturating_sub(RECENT_RECORDS_MAX).max(log.first());
         for position in from..end {
-            if let Some(r) = log.record(position).filter(|r| r.op.is_write() && r.sectors > 0) {
+            if let Some(r) = log
+                .record(position)
+                .filter(|r| r.op.is_write() && r.sectors > 0)
+            {
                 let g = sb.group_of_block(r.lba.0 / spb);
                 let at = g.checked_sub(first).map(|g| (g / per) as usize);
                 if let Some(tile) = at.and_then(|i| tiles.get_mut(i)) {
@@ -114,14 +130,17 @@ impl Observer {
             return role::FREE;
         }
         let seen = self.base_roles.get(&block).copied();
-        seen.or_else(|| self.disk.written_role(block)).unwrap_or(role::FILE_DATA)
+        seen.or_else(|| self.disk.written_role(block))
+            .unwrap_or(role::FILE_DATA)
     }
 
     /// True if the block was in use when the record began (bitmap of the disk then).
     fn base_used(&self, block: u64) -> bool {
         let sb = &self.layout.sb;
         let g = sb.group_of_block(block);
-        self.base_bitmaps.get(&g).is_some_and(|map| bitmap::test(map, sb.cluster_in_group(block)))
+        self.base_bitmaps
+            .get(&g)
+            .is_some_and(|map| bitmap::test(map, sb.cluster_in_group(block)))
     }
 
     /// Level 1: one group, block by block.
@@ -132,7 +151,11 @@ impl Observer {
         }
         let (first, blocks) = (sb.group_first_block(group), sb.blocks_in_group(group));
         self.load_base_bitmap(group);
-        let mut map = GroupMap { group, first_block: first, ..GroupMap::default() };
+        let mut map = GroupMap {
+            group,
+            first_block: first,
+            ..GroupMap::default()
+        };
         for b in first..first + u64::from(blocks) {
             let r = self.role_of(b);
             map.role.push(r);
@@ -149,7 +172,8 @@ impl Observer {
                 continue;
             };
             for b in blocks_of(r, spb) {
-                if (first..first + u64::from(blocks)).contains(&b) && map.recent.len() < RECENT_MAX {
+                if (first..first + u64::from(blocks)).contains(&b) && map.recent.len() < RECENT_MAX
+                {
                     map.recent.push(((b - first) as u32, r.acked.0));
                 }
             }
@@ -176,7 +200,14 @@ impl Observer {
                 };
                 let used = inodes.saturating_sub(free_inodes);
                 let unused = desc.bg_itable_unused.min(inodes);
-                ItableRow { group: g, inodes, used, unused, flags: flags as u8, zeroed }
+                ItableRow {
+                    group: g,
+                    inodes,
+                    used,
+                    unused,
+                    flags: flags as u8,
+                    zeroed,
+                }
             })
             .collect();
         let sentence = self.lazy_sentence(&rows);

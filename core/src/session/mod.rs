@@ -50,7 +50,8 @@ impl Session {
         let mut e = e.clone();
         let size = (image.len() as u64).div_ceil(4096) * 4096;
         let mib = size.max(1 << 20);
-        e.set("device.size", &mib.to_string()).map_err(|p| vec![p])?;
+        e.set("device.size", &mib.to_string())
+            .map_err(|p| vec![p])?;
         let mut setup = prepare(&e)?;
         setup.mkfs_line = "(the image as it is)".to_string();
         let machine = Machine::boot(setup.machine.clone());
@@ -67,8 +68,14 @@ impl Session {
         let task = drive(hw, mount, plan, seed, Rc::clone(&progress));
         machine.sim.spawn("app", TaskClass::User, task);
         let loaded = observer.loaded(&setup);
-        let session =
-            Session { machine, setup, progress, observer, horizon: Nanos::ZERO, idle: false };
+        let session = Session {
+            machine,
+            setup,
+            progress,
+            observer,
+            horizon: Nanos::ZERO,
+            idle: false,
+        };
         Ok((session, loaded))
     }
 
@@ -123,14 +130,18 @@ impl Session {
         let at = Nanos(at_ns.min(self.horizon.0));
         self.machine.queue.device_mut().settle(self.horizon);
         let device = self.machine.queue.device();
-        self.observer.seek(self.machine.sim.trace(), device.log(), at);
+        self.observer
+            .seek(self.machine.sim.trace(), device.log(), at);
         at
     }
 
     /// Everything asked for of one instant.
     pub fn frame(&mut self, ask: &FrameAsk) -> Frame {
         let at = self.seek(ask.at_ns);
-        let mut frame = Frame { at_ns: at.0, ..Frame::default() };
+        let mut frame = Frame {
+            at_ns: at.0,
+            ..Frame::default()
+        };
         let app = Rc::clone(&self.progress.app);
         let app = app.borrow();
         let queue = Rc::clone(&self.machine.queue);
@@ -208,9 +219,13 @@ impl Session {
             return Ok(());
         };
         let hw = self.machine.hw.clone();
-        let done = self.machine.sim.block_on("umount", async move { hw.umount(&vfs).await });
+        let done = self
+            .machine
+            .sim
+            .block_on("umount", async move { hw.umount(&vfs).await });
         self.horizon = self.machine.sim.now();
-        done.map_err(|d| format!("unmount can't go on: {d}"))?.map_err(|e| format!("unmount: {e}"))
+        done.map_err(|d| format!("unmount can't go on: {d}"))?
+            .map_err(|e| format!("unmount: {e}"))
     }
 
     /// The disk now.
@@ -231,8 +246,7 @@ pub fn inspect_disk(
 ) -> Result<view::Inspect, String> {
     let reader = crate::fs::ext4::reader::Reader::open(store).map_err(|e| e.to_string())?;
     let journal = reader.journal_extents().unwrap_or_default();
-    let layout =
-        crate::observe::layout::Layout::new(reader.sb.clone(), reader.group_descs(), journal);
+    let layout = crate::observe::layout::Layout::new(reader.sb, reader.group_descs(), journal);
     let mut tree = std::collections::BTreeSet::new();
     reader.walk_blocks(100_000, |b, is_tree| {
         if is_tree {
@@ -241,14 +255,24 @@ pub fn inspect_disk(
     });
     let role_of = |b: u64| {
         let fixed = layout.fixed_role(b);
-        fixed.unwrap_or(if tree.contains(&b) { role::TREE } else { role::FILE_DATA })
+        fixed.unwrap_or(if tree.contains(&b) {
+            role::TREE
+        } else {
+            role::FILE_DATA
+        })
     };
     inspect::decode(store, &layout, what, role_of)
 }
 
 /// `commit=` of a mount option string.
 fn commit_interval(options: &str) -> Nanos {
-    let value = options.split(',').rev().find_map(|o| o.strip_prefix("commit="));
-    let secs = value.and_then(|v| v.parse().ok()).filter(|s| *s > 0).unwrap_or(5);
+    let value = options
+        .split(',')
+        .rev()
+        .find_map(|o| o.strip_prefix("commit="));
+    let secs = value
+        .and_then(|v| v.parse().ok())
+        .filter(|s| *s > 0)
+        .unwrap_or(5);
     Nanos::from_secs(secs)
 }

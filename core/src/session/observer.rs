@@ -43,14 +43,16 @@ impl Observer {
         let store = base.store();
         let reader = Reader::open(store).map_err(|e| e.to_string())?;
         let journal = reader.journal_extents().map_err(|e| e.to_string())?;
-        let layout = Layout::new(reader.sb.clone(), reader.group_descs(), journal);
+        let layout = Layout::new(reader.sb, reader.group_descs(), journal);
         let mut base_roles = FastMap::default();
         let mut base_tree_blocks = BTreeMap::new();
         reader.walk_blocks(BASE_INODES_MAX, |block, tree| {
             let code = if tree { role::TREE } else { role::FILE_DATA };
             base_roles.insert(block, code);
             if tree {
-                *base_tree_blocks.entry(layout.sb.group_of_block(block)).or_default() += 1;
+                *base_tree_blocks
+                    .entry(layout.sb.group_of_block(block))
+                    .or_default() += 1;
             }
         });
         let descs = layout.groups.clone();
@@ -105,7 +107,10 @@ impl Observer {
         self.tree_blocks = self.base_tree_blocks.clone();
         for block in self.fold.blocks.tree_blocks() {
             if !self.base_roles.contains_key(&block) {
-                *self.tree_blocks.entry(self.layout.sb.group_of_block(block)).or_default() += 1;
+                *self
+                    .tree_blocks
+                    .entry(self.layout.sb.group_of_block(block))
+                    .or_default() += 1;
             }
         }
     }
@@ -141,7 +146,9 @@ impl Observer {
         let mut map = vec![0u8; bs as usize];
         // BLOCK_UNINIT: nothing but fixed structures is in use.
         if desc.bg_flags & 2 == 0 {
-            self.base.store().read_bytes(desc.bg_block_bitmap * bs, &mut map);
+            self.base
+                .store()
+                .read_bytes(desc.bg_block_bitmap * bs, &mut map);
         }
         self.base_bitmaps.insert(group, map);
     }

@@ -19,13 +19,19 @@ impl Session {
     /// The report, as of the end of what has run; bytes are those up to `at`.
     pub(super) fn report(&self, at: Nanos) -> Report {
         let app = self.progress.app.borrow();
-        let returned = app.records().iter().filter(|r| r.end <= at && r.err.is_none());
+        let returned = app
+            .records()
+            .iter()
+            .filter(|r| r.end <= at && r.err.is_none());
         let is_write = |op: &AppOp| match op {
             AppOp::Write { .. } => true,
             AppOp::Other(op) => matches!(op.name(), "pwrite" | "append"),
             _ => false,
         };
-        let app_bytes = returned.filter(|r| is_write(&r.op)).map(|r| u64::from(r.bytes)).sum();
+        let app_bytes = returned
+            .filter(|r| is_write(&r.op))
+            .map(|r| u64::from(r.bytes))
+            .sum();
         let device = self.machine.queue.device();
         let log = device.log();
         let mut by_role = vec![0u64; Role::ALL.len()];
@@ -66,8 +72,11 @@ impl Session {
     /// The result of a run for the command line.
     pub(super) fn run_result(&self) -> RunResult {
         let r = self.report(self.horizon);
-        let ledger: Map<String, Value> =
-            r.ledger.iter().map(|(name, n)| (name.clone(), json!(n))).collect();
+        let ledger: Map<String, Value> = r
+            .ledger
+            .iter()
+            .map(|(name, n)| (name.clone(), json!(n)))
+            .collect();
         let mut out = json!({
             "ledger": ledger, "app_bytes": r.app_bytes, "device_bytes": r.device_bytes,
             "debt_bytes": r.debt_bytes, "flushes": r.flushes, "end_ns": self.horizon.0,
@@ -87,8 +96,17 @@ impl Session {
         }
         let mut text = r.text;
         text.push_str(&device_line(&disk_stats(&self.machine.hw), self.horizon));
-        text.push_str(&ledger_text(&r.ledger, r.app_bytes, r.device_bytes, r.debt_bytes));
-        RunResult { text, json: out, failed }
+        text.push_str(&ledger_text(
+            &r.ledger,
+            r.app_bytes,
+            r.device_bytes,
+            r.debt_bytes,
+        ));
+        RunResult {
+            text,
+            json: out,
+            failed,
+        }
     }
 
     /// fio's text, or the table of operations.
@@ -146,14 +164,22 @@ fn ledger_text(ledger: &[(String, u64)], app: u64, device: u64, debt: u64) -> St
     let _ = writeln!(out, "  {:28} {app:14}", "application");
     let _ = writeln!(out, "  {:28} {debt:14}", "still to be written home");
     if app > 0 {
-        let _ = writeln!(out, "  {:28} {:14.3}", "device / application", device as f64 / app as f64);
+        let _ = writeln!(
+            out,
+            "  {:28} {:14.3}",
+            "device / application",
+            device as f64 / app as f64
+        );
     }
     out
 }
 
 /// Name and version of the program in reports.
 pub(crate) fn version() -> String {
-    format!("fsglass-{} (fio-3.33 layout, virtual time)", env!("CARGO_PKG_VERSION"))
+    format!(
+        "fsglass-{} (fio-3.33 layout, virtual time)",
+        env!("CARGO_PKG_VERSION")
+    )
 }
 
 /// Operations with what they returned.

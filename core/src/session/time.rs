@@ -48,12 +48,24 @@ impl Observer {
         let thin = |n: usize| n.div_ceil(c.columns).max(1);
         let commits: Vec<_> = t.commits.iter().filter(|x| inside(x.0)).collect();
         let step = thin(commits.len());
-        m.commits = commits.iter().step_by(step).map(|x| (x.0 .0, x.1)).collect();
+        m.commits = commits
+            .iter()
+            .step_by(step)
+            .map(|x| (x.0 .0, x.1))
+            .collect();
         let flushes: Vec<_> = t.flushes.iter().filter(|x| inside(**x)).collect();
-        m.flushes = flushes.iter().step_by(thin(flushes.len())).map(|x| x.0).collect();
+        m.flushes = flushes
+            .iter()
+            .step_by(thin(flushes.len()))
+            .map(|x| x.0)
+            .collect();
         let checks: Vec<_> = t.checkpoints.iter().filter(|x| inside(x.1)).collect();
         let step = thin(checks.len());
-        m.checkpoints = checks.iter().step_by(step).map(|x| (x.0 .0, x.1 .0)).collect();
+        m.checkpoints = checks
+            .iter()
+            .step_by(step)
+            .map(|x| (x.0 .0, x.1 .0))
+            .collect();
         m
     }
 
@@ -72,9 +84,17 @@ impl Observer {
         }
         let percentiles = match histogram.samples() {
             0 => Vec::new(),
-            _ => PERCENTILES.iter().copied().zip(histogram.percentiles(&PERCENTILES)).collect(),
+            _ => PERCENTILES
+                .iter()
+                .copied()
+                .zip(histogram.percentiles(&PERCENTILES))
+                .collect(),
         };
-        let slowest = a.slowest.iter().filter_map(|i| app.records().get(*i)).map(|r| slow_op(app, r));
+        let slowest = a
+            .slowest
+            .iter()
+            .filter_map(|i| app.records().get(*i))
+            .map(|r| slow_op(app, r));
         Metrics {
             from_ns: c.from.0,
             column_ns: c.width(),
@@ -102,8 +122,12 @@ impl Observer {
             StepUnit::Event => step_event(tracer, at, forward),
             StepUnit::Io => neighbour(log.records().map(|(_, r)| r.acked), at, forward),
             StepUnit::Syscall => {
-                let mut ends: Vec<Nanos> =
-                    app.records().iter().map(|r| r.end).filter(|e| *e != Nanos::MAX).collect();
+                let mut ends: Vec<Nanos> = app
+                    .records()
+                    .iter()
+                    .map(|r| r.end)
+                    .filter(|e| *e != Nanos::MAX)
+                    .collect();
                 ends.sort_unstable();
                 neighbour(ends.into_iter(), at, forward)
             }
@@ -116,7 +140,9 @@ impl Observer {
     pub(super) fn log_lines(&self, sim: &Sim, before: u32, after: u32) -> Vec<LogLine> {
         let tracer = sim.trace();
         let here = tracer.seek(Nanos(self.at.0 + 1));
-        let from = here.saturating_sub(u64::from(before)).max(tracer.first_index());
+        let from = here
+            .saturating_sub(u64::from(before))
+            .max(tracer.first_index());
         let mut out = Vec::new();
         tracer.scan(from, |index, record| {
             if index >= here + u64::from(after) {
@@ -195,11 +221,12 @@ fn slow_op(app: &AppLog, r: &AppRecord) -> SlowOp {
     };
     let opened = fd.and_then(|fd| {
         let before = app.records().iter().take_while(|x| x.start <= r.start);
-        before.filter_map(|x| match &x.op {
-            AppOp::Open { fd: f, path, .. } if *f == fd => Some(path.clone()),
-            _ => None,
-        })
-        .last()
+        before
+            .filter_map(|x| match &x.op {
+                AppOp::Open { fd: f, path, .. } if *f == fd => Some(path.clone()),
+                _ => None,
+            })
+            .last()
     });
     SlowOp {
         ns: r.end.0,

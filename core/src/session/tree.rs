@@ -19,7 +19,10 @@ impl Session {
     pub(super) fn tree(&self, app: &AppLog, at: Nanos) -> Vec<TreeRow> {
         let model = ModelFs::at(app.records(), at);
         let disk = DiskTree::open(self.observer.disk.cursor().store());
-        let on_disk = disk.as_ref().map(RecoveredTree::entries).unwrap_or_default();
+        let on_disk = disk
+            .as_ref()
+            .map(RecoveredTree::entries)
+            .unwrap_or_default();
         let mut rows = Vec::new();
         for (path, id) in model.paths().into_iter().take(ROWS_MAX) {
             let node = &model.nodes[id];
@@ -31,7 +34,10 @@ impl Session {
             };
             let entry = on_disk.get(&path);
             let promised = node.promised > 0 && model.name_promised(&path);
-            let (durability, why) = self.badge(entry.map(|e| e.ino), promised && node.changed <= node.promised);
+            let (durability, why) = self.badge(
+                entry.map(|e| e.ino),
+                promised && node.changed <= node.promised,
+            );
             rows.push(TreeRow {
                 path: percent_encode(&path),
                 kind: kind.to_string(),
@@ -55,19 +61,33 @@ impl Session {
         let fold = &self.observer.fold;
         let Some(ino) = ino else {
             return match promised {
-                true => (durability::JOURNAL_ONLY, "committed in the journal, not yet home".to_string()),
-                false => (durability::PAGE_CACHE, "the name is not on the disk yet".to_string()),
+                true => (
+                    durability::JOURNAL_ONLY,
+                    "committed in the journal, not yet home".to_string(),
+                ),
+                false => (
+                    durability::PAGE_CACHE,
+                    "the name is not on the disk yet".to_string(),
+                ),
             };
         };
         match fold.pages.files.get(&ino) {
-            Some(c) if c.dirty > 0 => {
-                (durability::PAGE_CACHE, format!("{} pages are only in the page cache", c.dirty))
-            }
-            Some(c) if c.writeback > 0 => {
-                (durability::IN_FLIGHT, format!("{} pages are on their way", c.writeback))
-            }
-            _ if promised => (durability::DURABLE, "all of it was promised durable".to_string()),
-            _ => (durability::DURABLE, "nothing newer is in memory".to_string()),
+            Some(c) if c.dirty > 0 => (
+                durability::PAGE_CACHE,
+                format!("{} pages are only in the page cache", c.dirty),
+            ),
+            Some(c) if c.writeback > 0 => (
+                durability::IN_FLIGHT,
+                format!("{} pages are on their way", c.writeback),
+            ),
+            _ if promised => (
+                durability::DURABLE,
+                "all of it was promised durable".to_string(),
+            ),
+            _ => (
+                durability::DURABLE,
+                "nothing newer is in memory".to_string(),
+            ),
         }
     }
 }

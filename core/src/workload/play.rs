@@ -16,11 +16,18 @@ use std::rc::Rc;
 pub enum OpValue {
     #[default]
     None,
-    Moved { n: u64 },
-    Digest { n: u64, sha256: String },
+    Moved {
+        n: u64,
+    },
+    Digest {
+        n: u64,
+        sha256: String,
+    },
     Names(Vec<Vec<u8>>),
     Stat(Stat),
-    Statx { mask: u32 },
+    Statx {
+        mask: u32,
+    },
     StatFs(StatFs),
 }
 
@@ -104,19 +111,31 @@ impl Player {
             Op::Pwrite { len, .. } | Op::Append { len, .. } => len / 1024,
             _ => 0,
         };
-        self.sim.charge(self.op_cost + Nanos(self.kib_cost.0 * made)).await;
+        self.sim
+            .charge(self.op_cost + Nanos(self.kib_cost.0 * made))
+            .await;
         let token = self.note_start(&s.op);
         let result = self.op(&s.op).await;
         *self.totals.ops.entry(s.word).or_default() += 1;
         if let Err(e) = result {
-            *self.totals.errors.entry(format!("{}:{}", s.word, e)).or_default() += 1;
+            *self
+                .totals
+                .errors
+                .entry(format!("{}:{}", s.word, e))
+                .or_default() += 1;
         }
         let bytes = match &result {
             Ok(OpValue::Moved { n } | OpValue::Digest { n, .. }) => *n as u32,
             _ => 0,
         };
-        self.log.borrow_mut().end(token, self.sim.now(), result.as_ref().err().copied(), bytes);
-        OpResult { line: s.line, word: s.word, result }
+        self.log
+            .borrow_mut()
+            .end(token, self.sim.now(), result.as_ref().err().copied(), bytes);
+        OpResult {
+            line: s.line,
+            word: s.word,
+            result,
+        }
     }
 
     /// Closes what is still open, in order of the descriptors.
@@ -133,20 +152,36 @@ impl Player {
             Target::Path(_) => None,
         };
         let entry = match op {
-            Op::Pwrite { at, offset, len, seed } if fd_of(at).is_some() => {
-                match (u32::try_from(*len), u32::try_from(*seed)) {
-                    (Ok(len), Ok(seed)) => {
-                        AppOp::Write { fd: fd_of(at).unwrap_or(0), offset: *offset, len, seed }
-                    }
-                    _ => AppOp::Other(Rc::new(op.clone())),
-                }
-            }
-            Op::Open { fd, path, flags, .. } => {
-                AppOp::Open { fd: *fd as u32, path: path.as_slice().into(), flags: *flags }
-            }
+            Op::Pwrite {
+                at,
+                offset,
+                len,
+                seed,
+            } if fd_of(at).is_some() => match (u32::try_from(*len), u32::try_from(*seed)) {
+                (Ok(len), Ok(seed)) => AppOp::Write {
+                    fd: fd_of(at).unwrap_or(0),
+                    offset: *offset,
+                    len,
+                    seed,
+                },
+                _ => AppOp::Other(Rc::new(op.clone())),
+            },
+            Op::Open {
+                fd, path, flags, ..
+            } => AppOp::Open {
+                fd: *fd as u32,
+                path: path.as_slice().into(),
+                flags: *flags,
+            },
             Op::Close { fd } => AppOp::Close { fd: *fd as u32 },
-            Op::Fsync { at: Target::Fd(fd) } => AppOp::Fsync { fd: *fd as u32, datasync: false },
-            Op::Fdatasync { at: Target::Fd(fd) } => AppOp::Fsync { fd: *fd as u32, datasync: true },
+            Op::Fsync { at: Target::Fd(fd) } => AppOp::Fsync {
+                fd: *fd as u32,
+                datasync: false,
+            },
+            Op::Fdatasync { at: Target::Fd(fd) } => AppOp::Fsync {
+                fd: *fd as u32,
+                datasync: true,
+            },
             op => AppOp::Other(Rc::new(op.clone())),
         };
         self.log.borrow_mut().begin(self.sim.now(), entry)
@@ -174,7 +209,12 @@ impl Player {
 
     async fn descriptor_op(&mut self, op: &Op) -> SysResult<OpValue> {
         match op {
-            Op::Open { fd, path, flags, mode } => {
+            Op::Open {
+                fd,
+                path,
+                flags,
+                mode,
+            } => {
                 let opened = self.vfs.open(p(path), open_flags(*flags), *mode).await?;
                 if let Some(old) = self.fds.insert(*fd, opened) {
                     self.vfs.close(old).await?;
@@ -206,15 +246,25 @@ impl Player {
 
     async fn file_op(&mut self, op: &Op) -> SysResult<OpValue> {
         match op {
-            Op::Truncate { at: Target::Path(path), size } => {
+            Op::Truncate {
+                at: Target::Path(path),
+                size,
+            } => {
                 self.vfs.truncate(p(path), *size as i64).await?;
                 return Ok(OpValue::None);
             }
-            Op::Stat { at: Target::Path(path) } => {
+            Op::Stat {
+                at: Target::Path(path),
+            } => {
                 return Ok(OpValue::Stat(self.vfs.lstat(p(path)).await?));
             }
-            Op::Statx { at: Target::Path(path), mask } => {
-                return Ok(OpValue::Statx { mask: self.vfs.statx(p(path), *mask).await? });
+            Op::Statx {
+                at: Target::Path(path),
+                mask,
+            } => {
+                return Ok(OpValue::Statx {
+                    mask: self.vfs.statx(p(path), *mask).await?,
+                });
             }
             _ => {}
         }
@@ -240,22 +290,31 @@ impl Player {
     async fn fd_op(&mut self, fd: Fd, op: &Op) -> SysResult<OpValue> {
         let vfs = Rc::clone(&self.vfs);
         match op {
-            Op::Pwrite { offset, len, seed, .. } => self.write(fd, *offset, *len, *seed).await,
+            Op::Pwrite {
+                offset, len, seed, ..
+            } => self.write(fd, *offset, *len, *seed).await,
             Op::Append { len, seed, .. } => {
                 let size = vfs.fstat(fd).await?.size;
                 self.write(fd, size, *len, *seed).await
             }
             Op::Read { offset, len, .. } => self.read(fd, *offset, *len).await,
-            Op::Truncate { size, .. } => vfs.ftruncate(fd, *size as i64).await.map(|()| OpValue::None),
-            Op::Fallocate { mode, offset, len, .. } => {
-                vfs.fallocate(fd, *mode, *offset as i64, *len as i64).await.map(|()| OpValue::None)
-            }
+            Op::Truncate { size, .. } => vfs
+                .ftruncate(fd, *size as i64)
+                .await
+                .map(|()| OpValue::None),
+            Op::Fallocate {
+                mode, offset, len, ..
+            } => vfs
+                .fallocate(fd, *mode, *offset as i64, *len as i64)
+                .await
+                .map(|()| OpValue::None),
             Op::Fsync { .. } => vfs.fsync(fd).await.map(|()| OpValue::None),
             Op::Fdatasync { .. } => vfs.fdatasync(fd).await.map(|()| OpValue::None),
             Op::Stat { .. } => vfs.fstat(fd).await.map(OpValue::Stat),
-            Op::Statx { mask, .. } => {
-                vfs.statx_fd(fd, *mask).await.map(|mask| OpValue::Statx { mask })
-            }
+            Op::Statx { mask, .. } => vfs
+                .statx_fd(fd, *mask)
+                .await
+                .map(|mask| OpValue::Statx { mask }),
             _ => Err(Errno::EINVAL),
         }
     }
@@ -264,7 +323,10 @@ impl Player {
         let mut done = 0;
         while done < len {
             let source = WriteSource::Content { seed };
-            let n = self.vfs.pwrite(fd, (offset + done) as i64, len - done, source).await?;
+            let n = self
+                .vfs
+                .pwrite(fd, (offset + done) as i64, len - done, source)
+                .await?;
             done += n;
             self.totals.app_bytes_written += n;
             if n == 0 {
@@ -278,7 +340,10 @@ impl Player {
         let mut sha = Sha256::new();
         let mut n = 0;
         while n < len {
-            let piece = self.vfs.pread(fd, (offset + n) as i64, (len - n).min(READ_PIECE)).await?;
+            let piece = self
+                .vfs
+                .pread(fd, (offset + n) as i64, (len - n).min(READ_PIECE))
+                .await?;
             if piece.is_empty() {
                 break;
             }
@@ -286,7 +351,10 @@ impl Player {
             n += piece.len() as u64;
         }
         self.totals.app_bytes_read += n;
-        Ok(OpValue::Digest { n, sha256: sha.finish_hex() })
+        Ok(OpValue::Digest {
+            n,
+            sha256: sha.finish_hex(),
+        })
     }
 
     async fn path_op(&mut self, op: &Op) -> SysResult<OpValue> {
@@ -298,16 +366,27 @@ impl Player {
                 vfs.create(p(path), *mode).await?;
             }
             Op::Unlink { path } => vfs.unlink(p(path)).await?,
-            Op::Rename { old, new, flags } => vfs.rename(p(old), p(new), RenameFlags(*flags)).await?,
+            Op::Rename { old, new, flags } => {
+                vfs.rename(p(old), p(new), RenameFlags(*flags)).await?;
+            }
             Op::Link { old, new } => vfs.link(p(old), p(new)).await?,
             Op::Symlink { target, path } => vfs.symlink(target, p(path)).await?,
-            Op::Mknod { path, mode, major, minor } => {
+            Op::Mknod {
+                path,
+                mode,
+                major,
+                minor,
+            } => {
                 vfs.mknod(p(path), *mode, (*major, *minor)).await?;
             }
             Op::Sync => vfs.syncfs().await?,
             Op::Chmod { path, mode } => vfs.chmod(p(path), *mode).await?,
             Op::Chown { path, uid, gid } => vfs.lchown(p(path), *uid, *gid).await?,
-            Op::Utimes { path, atime_ns, mtime_ns } => {
+            Op::Utimes {
+                path,
+                atime_ns,
+                mtime_ns,
+            } => {
                 let (a, m) = (Timespec::from_ns(*atime_ns), Timespec::from_ns(*mtime_ns));
                 vfs.utimensat(p(path), a, m).await?;
             }
@@ -323,7 +402,13 @@ impl Player {
     async fn query_op(&mut self, op: &Op) -> SysResult<OpValue> {
         let vfs = Rc::clone(&self.vfs);
         match op {
-            Op::Setxattr { path, name, len, seed, flags } => {
+            Op::Setxattr {
+                path,
+                name,
+                len,
+                seed,
+                flags,
+            } => {
                 // setxattr(2) refuses the size before it looks at the path.
                 if *len > XATTR_SIZE_MAX {
                     return Err(Errno::E2BIG);
@@ -335,12 +420,17 @@ impl Player {
                     2 => XattrMode::Replace,
                     _ => XattrMode::Any,
                 };
-                vfs.setxattr(p(path), name, &value, mode).await.map(|()| OpValue::None)
+                vfs.setxattr(p(path), name, &value, mode)
+                    .await
+                    .map(|()| OpValue::None)
             }
             Op::Getxattr { path, name } => {
                 let v = vfs.getxattr(p(path), name).await?;
                 let sha256 = crate::base::sha256::hex(&v);
-                Ok(OpValue::Digest { n: v.len() as u64, sha256 })
+                Ok(OpValue::Digest {
+                    n: v.len() as u64,
+                    sha256,
+                })
             }
             Op::Removexattr { path, name } => {
                 vfs.removexattr(p(path), name).await.map(|()| OpValue::None)
@@ -354,7 +444,10 @@ impl Player {
                 let mut names = vfs.readdir(p(path)).await?;
                 names.sort();
                 let sha256 = crate::base::sha256::hex(&names.join(&b'\n'));
-                Ok(OpValue::Digest { n: names.len() as u64, sha256 })
+                Ok(OpValue::Digest {
+                    n: names.len() as u64,
+                    sha256,
+                })
             }
             Op::Statfs => vfs.statfs().await.map(OpValue::StatFs),
             _ => Err(Errno::EINVAL),

@@ -69,7 +69,11 @@ fn next_content(file: &File, offset: u64) -> Option<u64> {
 pub(crate) fn save_store(name: &str, store: impl std::borrow::Borrow<Store>) -> Result<(), String> {
     let store = store.borrow();
     let err = |e: std::io::Error| format!("{name}: {e}");
-    let file = OpenOptions::new().write(true).create(true).truncate(true).open(name);
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(name);
     let mut file = file.map_err(err)?;
     file.set_len(store.sectors() * 512).map_err(err)?;
     let mut at = 0;
@@ -133,7 +137,9 @@ pub(crate) fn fsck(a: &FsckArgs) -> Outcome {
             .iter()
             .map(|f| json!({ "severity": f.severity().name(), "text": f.to_string() }))
             .collect();
-        say(&json_text(&json!({ "clean": findings.is_empty(), "findings": list })));
+        say(&json_text(
+            &json!({ "clean": findings.is_empty(), "findings": list }),
+        ));
     } else if findings.is_empty() {
         say(&format!("{}: clean", a.image));
     } else {
@@ -141,13 +147,19 @@ pub(crate) fn fsck(a: &FsckArgs) -> Outcome {
             say(&f.to_string());
         }
     }
-    Ok(if findings.is_empty() { Verdict::Good } else { Verdict::Failed })
+    Ok(if findings.is_empty() {
+        Verdict::Good
+    } else {
+        Verdict::Failed
+    })
 }
 
 /// `fsglass recover`: 0 if the file system can be mounted afterwards.
 pub(crate) fn recover(a: &RecoverArgs) -> Outcome {
     if let Some(journal) = &a.journal {
-        return Err(format!("--journal {journal}: external journals are not replayed"));
+        return Err(format!(
+            "--journal {journal}: external journals are not replayed"
+        ));
     }
     let store = load_store(&a.image)?;
     let recovered = recover_image(store, "").map_err(|e| format!("{}: {e}", a.image))?;
@@ -157,7 +169,9 @@ pub(crate) fn recover(a: &RecoverArgs) -> Outcome {
             .iter()
             .map(|s| json!({ "pass": s.title, "sentence": s.sentence, "copies": s.copies }))
             .collect();
-        say(&json_text(&json!({ "steps": steps, "error": recovered.error })));
+        say(&json_text(
+            &json!({ "steps": steps, "error": recovered.error }),
+        ));
     } else {
         for s in &recovered.steps {
             say(&format!("{:12} {}", s.title, s.sentence));

@@ -78,7 +78,9 @@ pub(crate) fn cat(a: &CatArgs) -> Outcome {
     let mut offset = 0;
     while offset < inode.raw.i_size {
         let n = (inode.raw.i_size - offset).min(buf.len() as u64) as usize;
-        reader.read(&inode, &pieces, offset, &mut buf[..n]).map_err(at)?;
+        reader
+            .read(&inode, &pieces, offset, &mut buf[..n])
+            .map_err(at)?;
         if let Err(e) = sink.write_all(&buf[..n]) {
             // The reader of a pipe may have gone away.
             if e.kind() == std::io::ErrorKind::BrokenPipe {
@@ -95,12 +97,17 @@ pub(crate) fn cat(a: &CatArgs) -> Outcome {
 pub(crate) fn dump(a: &DumpArgs) -> Outcome {
     let store = load_store(&a.image)?;
     open(&a.image, &store)?;
-    let need = || a.which.clone().ok_or_else(|| format!("dump {} needs a number or path", a.what));
+    let need = || {
+        a.which
+            .clone()
+            .ok_or_else(|| format!("dump {} needs a number or path", a.what))
+    };
     let number = || {
         let t = need()?;
         fsglass::workload::size::parse_number(&t).ok_or_else(|| format!("`{t}` is not a number"))
     };
-    let small = || u32::try_from(number()?).map_err(|_| "the number is over 4294967295".to_string());
+    let small =
+        || u32::try_from(number()?).map_err(|_| "the number is over 4294967295".to_string());
     let what = match a.what.as_str() {
         "super" => Selection::Super,
         "group" => Selection::Group(small()?),
@@ -122,14 +129,20 @@ pub(crate) fn dump(a: &DumpArgs) -> Outcome {
 }
 
 fn print(out: &Inspect, what: &str) {
-    say(&format!("{} (block {}, offset {})", out.title, out.block, out.offset));
+    say(&format!(
+        "{} (block {}, offset {})",
+        out.title, out.block, out.offset
+    ));
     if !out.structure.is_empty() {
         say(&format!("{}, {} endian", out.structure, out.endian));
     }
     if what != "extents" && what != "dir" {
         for f in &out.fields {
             let bad = if f.bad { " BAD" } else { "" };
-            say(&format!("{:#06x} {:28} {:20} {}{bad}", f.offset, f.name, f.raw, f.value));
+            say(&format!(
+                "{:#06x} {:28} {:20} {}{bad}",
+                f.offset, f.name, f.raw, f.value
+            ));
         }
     }
     for (label, target) in &out.links {

@@ -35,7 +35,11 @@ fn mkfs_args(given: Option<&str>) -> Vec<String> {
 pub(crate) fn ops(a: &OpsArgs) -> Outcome {
     only_ext4(&a.fs)?;
     let script = script(&a.script)?;
-    let store = if a.no_mkfs { Some(load_store(&a.image)?) } else { None };
+    let store = if a.no_mkfs {
+        Some(load_store(&a.image)?)
+    } else {
+        None
+    };
     let options = LabOptions {
         size_mib: a.size,
         mkfs: mkfs_args(a.mkfs_opts.as_deref()),
@@ -43,7 +47,8 @@ pub(crate) fn ops(a: &OpsArgs) -> Outcome {
         store,
         seed: a.seed,
     };
-    let run = run_script(options, &script, |_, _, _| {}).map_err(|e| format!("{}: {e}", a.image))?;
+    let run =
+        run_script(options, &script, |_, _, _| {}).map_err(|e| format!("{}: {e}", a.image))?;
     let mut result = run.to_json();
     result["fs"] = json!(a.fs);
     result["mkfs"] = match a.no_mkfs {
@@ -51,10 +56,18 @@ pub(crate) fn ops(a: &OpsArgs) -> Outcome {
         false => json!(mkfs_args(a.mkfs_opts.as_deref())),
     };
     result["mount"] = json!(a.mount_opts);
-    result["size_mib"] = if a.no_mkfs { Value::Null } else { json!(a.size) };
+    result["size_mib"] = if a.no_mkfs {
+        Value::Null
+    } else {
+        json!(a.size)
+    };
     save_store(&a.image, run.store())?;
     write_text(&a.out, &json_text(&result))?;
-    Ok(if run.findings.is_empty() { Verdict::Good } else { Verdict::Failed })
+    Ok(if run.findings.is_empty() {
+        Verdict::Good
+    } else {
+        Verdict::Failed
+    })
 }
 
 /// `fsglass trace`.
@@ -63,7 +76,8 @@ pub(crate) fn trace(a: &TraceArgs) -> Outcome {
     let scenario = Scenario::parse(&text).map_err(|e| format!("{}: {e}", a.scenario))?;
     let folder = Path::new(&a.scenario).parent().unwrap_or(Path::new("."));
     let files: Files<'_> = &|name| read_text(&folder.join(name).to_string_lossy());
-    let result = run_scenario(&scenario, a.seed, files).map_err(|e| format!("{}: {e}", a.scenario))?;
+    let result =
+        run_scenario(&scenario, a.seed, files).map_err(|e| format!("{}: {e}", a.scenario))?;
     write_text(&a.out, &json_text(&result))?;
     Ok(Verdict::Good)
 }
@@ -94,7 +108,10 @@ pub(crate) fn wlog(a: &WlogArgs) -> Outcome {
     let summary = write_log(out, device.log(), &marks).map_err(|e| format!("{}: {e}", a.out))?;
     drop(device);
     let summary = with_settings(summary, a, &run);
-    write_text(&out.join("summary.json").to_string_lossy(), &json_text(&summary))?;
+    write_text(
+        &out.join("summary.json").to_string_lossy(),
+        &json_text(&summary),
+    )?;
     say(&summary.to_string());
     Ok(Verdict::Good)
 }
@@ -114,7 +131,8 @@ fn write_log(out: &Path, log: &DeviceLog, marks: &[(u64, String)]) -> std::io::R
     let mut dat = std::io::BufWriter::new(fs::File::create(out.join("log.dat"))?);
     let mut lines = std::io::BufWriter::new(fs::File::create(out.join("log.jsonl"))?);
     let (mut n, mut dat_len) = (0u64, 0u64);
-    let (mut writes, mut bytes, mut flushes, mut zeroes, mut fua, mut preflush) = (0, 0, 0, 0, 0, 0);
+    let (mut writes, mut bytes, mut flushes, mut zeroes, mut fua, mut preflush) =
+        (0, 0, 0, 0, 0, 0);
     let mut next_mark = 0;
     let mut emit = |value: Value, n: &mut u64| -> std::io::Result<()> {
         let mut value = value;
@@ -139,7 +157,10 @@ fn write_log(out: &Path, log: &DeviceLog, marks: &[(u64, String)]) -> std::io::R
             }
             Op::WriteZeroes | Op::Discard => {
                 zeroes += 1;
-                emit(json!({ "op": "Z", "off": off, "len": len, "mode": 0 }), &mut n)?;
+                emit(
+                    json!({ "op": "Z", "off": off, "len": len, "mode": 0 }),
+                    &mut n,
+                )?;
             }
             Op::Write => {
                 let content = log.contents(position);

@@ -32,7 +32,9 @@ fn main() -> ExitCode {
         Err(e) => {
             let text = e.to_string();
             let parts = text.lines().map(str::trim).filter(|l| !l.is_empty());
-            let parts = parts.take_while(|l| !l.starts_with("Usage:")).map(|l| l.trim_start_matches("error: "));
+            let parts = parts
+                .take_while(|l| !l.starts_with("Usage:"))
+                .map(|l| l.trim_start_matches("error: "));
             output::complain(&parts.collect::<Vec<_>>().join(" "));
             return ExitCode::from(2);
         }

@@ -31,7 +31,9 @@ fn experiment(a: &ExperimentArgs) -> Result<Experiment, String> {
         e.set(path, value).map_err(|p| format!("--set {p}"))?;
     }
     for v in &a.var {
-        let (key, value) = v.split_once('=').ok_or_else(|| format!("--var {v}: write NAME=VALUE"))?;
+        let (key, value) = v
+            .split_once('=')
+            .ok_or_else(|| format!("--var {v}: write NAME=VALUE"))?;
         e.vars.insert(key.to_string(), value.to_string());
     }
     if let Some(seed) = a.seed {
@@ -70,7 +72,9 @@ pub(crate) fn run(a: &RunArgs) -> Outcome {
         return Err(format!("{}: {reason}", a.experiment.experiment));
     }
     let result = session.result();
-    session.unmount().map_err(|e| format!("{}: {e}", a.experiment.experiment))?;
+    session
+        .unmount()
+        .map_err(|e| format!("{}: {e}", a.experiment.experiment))?;
     if let Some(image) = &a.image {
         save_store(image, session.store())?;
     }
@@ -83,20 +87,34 @@ pub(crate) fn run(a: &RunArgs) -> Outcome {
         say(&result.text);
         say(&format!("digest {}", session.digest()));
     }
-    Ok(if result.failed { Verdict::Failed } else { Verdict::Good })
+    Ok(if result.failed {
+        Verdict::Failed
+    } else {
+        Verdict::Good
+    })
 }
 
 fn loss(text: &str) -> Result<Loss, String> {
     match text.split_once('=') {
         None if text == "none" => Ok(Loss::None),
         None if text == "all" => Ok(Loss::All),
-        Some(("seed", n)) => n.parse().map(Loss::Seed).map_err(|_| format!("--loss {text}: seed=NUMBER")),
+        Some(("seed", n)) => n
+            .parse()
+            .map(Loss::Seed)
+            .map_err(|_| format!("--loss {text}: seed=NUMBER")),
         Some(("keep", list)) => {
-            let numbers: Option<Vec<usize>> =
-                list.split(',').filter(|t| !t.is_empty()).map(|t| t.parse().ok()).collect();
-            numbers.map(Loss::Keep).ok_or_else(|| format!("--loss {text}: keep=RECORD,RECORD.."))
+            let numbers: Option<Vec<usize>> = list
+                .split(',')
+                .filter(|t| !t.is_empty())
+                .map(|t| t.parse().ok())
+                .collect();
+            numbers
+                .map(Loss::Keep)
+                .ok_or_else(|| format!("--loss {text}: keep=RECORD,RECORD.."))
         }
-        _ => Err(format!("--loss {text}: none, all, seed=N or keep=RECORD,RECORD..")),
+        _ => Err(format!(
+            "--loss {text}: none, all, seed=N or keep=RECORD,RECORD.."
+        )),
     }
 }
 
@@ -180,5 +198,9 @@ pub(crate) fn crash(a: &CrashArgs) -> Outcome {
     } else {
         print_cut(&cut, &recovered.steps, &survivors);
     }
-    Ok(if survivors.broken > 0 || recovered.error.is_some() { Verdict::Failed } else { Verdict::Good })
+    Ok(if survivors.broken > 0 || recovered.error.is_some() {
+        Verdict::Failed
+    } else {
+        Verdict::Good
+    })
 }

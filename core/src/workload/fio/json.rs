@@ -20,7 +20,7 @@ pub fn json(result: &FioResult, version: &str, time_ms: u64) -> Value {
         "timestamp_ms": time_ms,
         "time": calendar(time_ms / 1000),
         "global options": options(&result.global),
-        "jobs": result.jobs.iter().map(|r| job(r, options(&r.job.written))).collect::<Vec<_>>(),
+        "jobs": result.jobs.iter().map(|r| job(r, &options(&r.job.written))).collect::<Vec<_>>(),
         "disk_util": [disk(&result.disk)],
     })
 }
@@ -49,7 +49,7 @@ pub fn calendar(secs: u64) -> String {
     )
 }
 
-fn job(r: &JobResult, options: Value) -> Value {
+fn job(r: &JobResult, options: &Value) -> Value {
     let wall = r.job_runtime.0.max(1) as f64 * f64::from(r.jobs.max(1));
     let share = |t: u64| t as f64 * 100.0 / wall;
     let fixed = |zero: &str| {

@@ -6,13 +6,13 @@ use crate::base::rng::{mix64, SplitMix64};
 
 /// Chooser of block numbers `0..blocks` for one job.
 #[derive(Clone, Debug)]
-pub struct Offsets {
+pub(super) struct Offsets {
     blocks: u64,
     next: u64,
     mode: Mode,
     rng: SplitMix64,
     /// Passes over the whole file so far.
-    pub passes: u64,
+    pub(super) passes: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -26,16 +26,16 @@ enum Mode {
 
 /// A choice: the block, and whether it starts a new pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub(super) struct Choice {
     /// Block number.
-    pub block: u64,
+    pub(super) block: u64,
     /// True if the previous pass was complete before it.
-    pub wrapped: bool,
+    pub(super) wrapped: bool,
 }
 
 impl Offsets {
     /// The chooser of `job` over `blocks` blocks.
-    pub fn new(job: &FioJob, blocks: u64, seed: u64) -> Offsets {
+    pub(super) fn new(job: &FioJob, blocks: u64, seed: u64) -> Offsets {
         let blocks = blocks.max(1);
         let mut rng = SplitMix64::new(seed);
         let mode = match (job.rw.is_random(), job.random_distribution, job.norandommap) {
@@ -57,7 +57,7 @@ impl Offsets {
     }
 
     /// The next block.
-    pub fn choose(&mut self) -> Choice {
+    pub(super) fn choose(&mut self) -> Choice {
         let wrapped = self.next == self.blocks;
         if wrapped {
             self.next = 0;

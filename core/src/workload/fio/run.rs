@@ -41,7 +41,6 @@ struct Run {
     cx: JobContext,
     job: FioJob,
     fd: Fd,
-    seed: u64,
     offsets: Offsets,
     mix: SplitMix64,
     result: JobResult,
@@ -82,7 +81,13 @@ pub fn file_name(job: &FioJob, clone: u32) -> String {
 }
 
 /// Runs one clone of a job to its end.
-pub async fn run_job(cx: JobContext, job: FioJob, groupid: u32, clone: u32, seed: u64) -> JobResult {
+pub async fn run_job(
+    cx: JobContext,
+    job: FioJob,
+    groupid: u32,
+    clone: u32,
+    seed: u64,
+) -> JobResult {
     let mut result = JobResult::new(job.clone(), groupid);
     if job.startdelay.0 > 0 {
         cx.sim.sleep(job.startdelay, WaitReason::Timer).await;
@@ -99,12 +104,15 @@ pub async fn run_job(cx: JobContext, job: FioJob, groupid: u32, clone: u32, seed
             return result;
         }
     };
-    let bs = if job.rw.writes() { job.bs_write } else { job.bs_read };
+    let bs = if job.rw.writes() {
+        job.bs_write
+    } else {
+        job.bs_read
+    };
     let blocks = job.size.max(bs) / bs;
     let sim = cx.sim.clone();
     let mut run = Run {
         fd,
-        seed,
         offsets: Offsets::new(&job, blocks, seed),
         mix: SplitMix64::named(seed, "mix"),
         result,
@@ -149,7 +157,10 @@ async fn lay_out(cx: &JobContext, job: &FioJob, name: &str) -> SysResult<()> {
         let mut offset = 0;
         while offset < size && !cx.stop.get() {
             let len = LAYOUT_PIECE.min(size - offset);
-            let n = cx.vfs.pwrite(fd, offset as i64, len, WriteSource::Content { seed: 0 }).await?;
+            let n = cx
+                .vfs
+                .pwrite(fd, offset as i64, len, WriteSource::Content { seed: 0 })
+                .await?;
             offset += n.max(1);
         }
         cx.vfs.fsync(fd).await?;
@@ -215,7 +226,11 @@ impl Run {
                     done.map_err(|e| (e, "fadvise"))?;
                 }
             }
-            let bs = if write { self.job.bs_write } else { self.job.bs_read };
+            let bs = if write {
+                self.job.bs_write
+            } else {
+                self.job.bs_read
+            };
             let align = self.job.bs_write.max(self.job.bs_read);
             let offset = self.job.offset + choice.block * align.min(bs.max(1));
             self.io(write, offset, bs).await?;
@@ -249,7 +264,10 @@ impl Run {
         if self.measuring && over(self.job.runtime) {
             return true;
         }
-        let limit = self.job.io_size.unwrap_or(self.job.size * u64::from(self.job.loops));
+        let limit = self
+            .job
+            .io_size
+            .unwrap_or(self.job.size * u64::from(self.job.loops));
         !self.job.time_based && self.issued_bytes >= limit
     }
 
@@ -266,7 +284,11 @@ impl Run {
         sim.charge(FIO_OVERHEAD).await;
         self.result.usr += FIO_OVERHEAD;
         let done = self.issued[usize::from(write)];
-        let bs = if write { self.job.bs_write } else { self.job.bs_read };
+        let bs = if write {
+            self.job.bs_write
+        } else {
+            self.job.bs_read
+        };
         let interval = |n: u128, per_second: u64| {
             Nanos((n * 1_000_000_000 / u128::from(per_second.max(1))) as u64)
         };
@@ -279,17 +301,20 @@ impl Run {
         }
         let due = self.start + next;
         if due > sim.now() {
-            self.drain_for_sleep().await;
+            self.drain_for_sleep();
             sim.sleep_until(due, WaitReason::Timer).await;
         }
         let total = self.issued[0] + self.issued[1];
-        if self.job.thinktime.0 > 0 && total > 0 && total % u64::from(self.job.thinktime_blocks) == 0 {
+        if self.job.thinktime.0 > 0
+            && total > 0
+            && total % u64::from(self.job.thinktime_blocks) == 0
+        {
             sim.sleep(self.job.thinktime, WaitReason::Timer).await;
         }
     }
 
     /// fio reaps what is complete before it sleeps for a rate.
-    async fn drain_for_sleep(&mut self) {
+    fn drain_for_sleep(&mut self) {
         while let Some(p) = self.pending.pop_front() {
             self.complete(p.begun, p.submitted, self.cx.sim.now(), p.bytes, p.write);
         }
@@ -318,7 +343,12 @@ impl Run {
             let n = n.map_err(|e| (e, op_name(write)))?;
             let submitted = self.cx.sim.now();
             self.result.sys += submitted.saturating_sub(begun);
-            self.pending.push_back(Pending { begun, submitted, bytes: n, write });
+            self.pending.push_back(Pending {
+                begun,
+                submitted,
+                bytes: n,
+                write,
+            });
         }
         self.drain(self.job.iodepth.saturating_sub(1)).await
     }
@@ -333,7 +363,13 @@ impl Run {
             let submitted = cx.sim.now();
             let result = call(&cx, fd, write, offset, bytes, generation).await;
             let end = cx.sim.now();
-            done.push(Finished { begun, submitted, end, result, write });
+            done.push(Finished {
+                begun,
+                submitted,
+                end,
+                result,
+                write,
+            });
         });
     }
 
@@ -358,7 +394,11 @@ impl Run {
             return;
         }
         let asynchronous = self.job.ioengine.is_async();
-        let d: &mut Direction = if write { &mut self.result.write } else { &mut self.result.read };
+        let d: &mut Direction = if write {
+            &mut self.result.write
+        } else {
+            &mut self.result.read
+        };
         d.total_ios += 1;
         d.io_bytes += bytes;
         if asynchronous {
@@ -388,8 +428,18 @@ impl Run {
     async fn sync(&mut self, datasync: bool) -> Result<(), Failure> {
         let cx = &self.cx;
         let begun = cx.sim.now();
-        let token = cx.log.borrow_mut().begin(begun, AppOp::Fsync { fd: self.fd.0, datasync });
-        let done = if datasync { cx.vfs.fdatasync(self.fd).await } else { cx.vfs.fsync(self.fd).await };
+        let token = cx.log.borrow_mut().begin(
+            begun,
+            AppOp::Fsync {
+                fd: self.fd.0,
+                datasync,
+            },
+        );
+        let done = if datasync {
+            cx.vfs.fdatasync(self.fd).await
+        } else {
+            cx.vfs.fsync(self.fd).await
+        };
         let end = cx.sim.now();
         cx.log.borrow_mut().end(token, end, done.err(), 0);
         done.map_err(|e| (e, if datasync { "fdatasync" } else { "fsync" }))?;
@@ -444,16 +494,29 @@ async fn call(
 ) -> SysResult<u64> {
     let len = bytes as u32;
     let entry = match write {
-        true => AppOp::Write { fd: fd.0, offset, len, seed },
-        false => AppOp::Read { fd: fd.0, offset, len },
+        true => AppOp::Write {
+            fd: fd.0,
+            offset,
+            len,
+            seed,
+        },
+        false => AppOp::Read {
+            fd: fd.0,
+            offset,
+            len,
+        },
     };
     let token = cx.log.borrow_mut().begin(cx.sim.now(), entry);
-    let source = WriteSource::Content { seed: u64::from(seed) };
+    let source = WriteSource::Content {
+        seed: u64::from(seed),
+    };
     let n = match write {
         true => cx.vfs.pwrite(fd, offset as i64, bytes, source).await,
         false => cx.vfs.pread_discard(fd, offset as i64, bytes).await,
     };
     let moved = n.as_ref().map_or(0, |n| *n as u32);
-    cx.log.borrow_mut().end(token, cx.sim.now(), n.as_ref().err().copied(), moved);
+    cx.log
+        .borrow_mut()
+        .end(token, cx.sim.now(), n.as_ref().err().copied(), moved);
     n
 }
