@@ -41,7 +41,7 @@ pub(super) struct Walk<'a> {
     pub slash: bool,
 }
 
-impl<'a> Walk<'a> {
+impl Walk<'_> {
     fn string(&self) -> (&[u8], usize) {
         match self.links.last() {
             Some((body, at)) => (body, *at),

@@ -56,8 +56,6 @@ pub(crate) enum Place {
 pub(crate) struct DirSlot {
     /// Where it lies.
     pub place: Place,
-    /// Logical block.
-    pub lblk: Lblk,
     /// Byte offset in its block or area.
     pub at: u32,
     /// Inode number in it.
@@ -215,7 +213,7 @@ impl Ext4 {
             let Some(bh) = self.read_dirblock(dir, lblk, DirBlockKind::Entries).await? else {
                 continue;
             };
-            if let Some(slot) = self.search_buffer(&bh, lblk, name)? {
+            if let Some(slot) = self.search_buffer(&bh, name)? {
                 dir.dir_start_lookup.set(lblk);
                 return Ok(Some(slot));
             }
@@ -455,8 +453,7 @@ impl Ext4 {
             let ino = crate::base::bytes::le32(&dir.core.borrow().i_block, 0);
             return Ok(DirSlot {
                 place: Place::InlineBody,
-                lblk: Lblk(0),
-                at: 0,
+                    at: 0,
                 ino,
                 file_type: EXT4_FT_DIR,
             });
@@ -474,7 +471,6 @@ impl Ext4 {
             .map_err(|e| e.at(bh.blocknr.0))?;
         Ok(DirSlot {
             place: Place::Block(bh),
-            lblk: Lblk(0),
             at,
             ino,
             file_type: EXT4_FT_DIR,

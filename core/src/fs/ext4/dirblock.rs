@@ -184,13 +184,11 @@ pub(crate) fn make_map(
 /// Index in the map of the first entry that moves to the new leaf, so that neither is more than half full.
 pub(crate) fn split_point(map: &[MapEntry], block_size: u32) -> usize {
     let mut size = 0;
-    let mut moved = 0;
-    for m in map.iter().rev() {
+    for (moved, m) in map.iter().rev().enumerate() {
         if size + m.size / 2 > block_size / 2 {
             return map.len() - moved;
         }
         size += m.size;
-        moved += 1;
     }
     map.len() / 2
 }

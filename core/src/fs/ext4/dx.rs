@@ -12,7 +12,6 @@ use super::dirblock::{self, entries_end};
 use super::dx_node::{self, NODE_ENTRIES, ROOT_ENTRIES};
 use super::dir::{DirBlockKind, DirSlot, NewEntry, Place};
 use super::{flag, Ext4, Inode};
-use crate::base::Lblk;
 use crate::format::ext4::dirent::{dirent_at, init_tail};
 use crate::format::ext4::dirhash::{dirhash, DirHash};
 use crate::format::ext4::superblock::EXT2_FLAGS_UNSIGNED_HASH;
@@ -205,7 +204,7 @@ impl Ext4 {
         loop {
             let block = path.leaf();
             let bh = self.need_dirblock(dir, block, DirBlockKind::Leaf).await?;
-            if let Some(slot) = self.search_buffer(&bh, block, name)? {
+            if let Some(slot) = self.search_buffer(&bh, name)? {
                 return Ok(Some(slot));
             }
             if self.dx_next_block(dir, &mut path, Some(hash)).await?.is_none() {
@@ -429,7 +428,6 @@ impl Ext4 {
     pub(crate) fn search_buffer(
         &self,
         bh: &Rc<Buffer>,
-        lblk: u32,
         name: &[u8],
     ) -> FsResult<Option<DirSlot>> {
         let found = bh
@@ -440,7 +438,6 @@ impl Ext4 {
             .map_err(|e| e.at(bh.blocknr.0))?;
         Ok(found.map(|(at, ino, file_type)| DirSlot {
             place: Place::Block(Rc::clone(bh)),
-            lblk: Lblk(lblk),
             at,
             ino,
             file_type,

@@ -20,7 +20,6 @@ impl Ext4 {
         let core = dir.core.borrow();
         let slot = |place, at, ino, file_type| DirSlot {
             place,
-            lblk: Lblk(0),
             at,
             ino,
             file_type,

@@ -16,8 +16,7 @@ use crate::fs::common::{FsError, FsResult};
 use crate::fs::jbd2::{Handle, HandleType};
 use std::rc::Rc;
 
-/// `EXT4_INDEX_EXTRA_TRANS_BLOCKS`.
-pub(crate) const INDEX_EXTRA_TRANS_BLOCKS: u32 = 12;
+pub(crate) use super::ext4_jbd2::INDEX_EXTRA_TRANS_BLOCKS;
 /// `EXT4_XATTR_TRANS_BLOCKS`.
 pub(crate) const XATTR_TRANS_BLOCKS: u32 = 6;
 
