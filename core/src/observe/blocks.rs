@@ -25,8 +25,9 @@ pub struct GroupCounts {
 /// Blocks.
 #[derive(Clone, Debug, Default)]
 pub struct BlockFold {
-    /// Newest owner of blocks that were allocated or freed.
-    owners: FastMap<u64, Owner>,
+    /// Newest owner of blocks that were allocated or freed: first block to (one past the last, owner). A file of 100 GiB
+    /// is one entry, not 26 million.
+    owners: BTreeMap<u64, (u64, Owner)>,
     /// Blocks with a version in a transaction that is not committed: newest such transaction.
     joined: FastMap<u64, u32>,
     by_tid: BTreeMap<u32, Vec<u64>>,
@@ -54,19 +55,18 @@ impl BlockFold {
                 } else {
                     Owner::FileData(ino.0)
                 };
-                for b in block.0..block.0 + u64::from(len) {
-                    self.owners.insert(b, owner);
-                    if meta == 1 {
-                        self.tree.insert(b);
-                    } else {
-                        self.tree.remove(&b);
-                    }
+                let end = block.0 + u64::from(len);
+                self.own(block.0, end, owner);
+                self.forget_tree(block.0, end);
+                if meta == 1 {
+                    self.tree.extend(block.0..end);
                 }
             }
             Event::BlocksFreed { block, len, .. } => {
-                for b in block.0..block.0 + u64::from(len) {
-                    self.owners.insert(b, Owner::Freed);
-                    self.tree.remove(&b);
+                let end = block.0 + u64::from(len);
+                self.own(block.0, end, Owner::Freed);
+                self.forget_tree(block.0, end);
+                for b in block.0..end {
                     self.unlog(b);
                 }
             }
@@ -99,6 +99,45 @@ impl BlockFold {
                 );
             }
             _ => {}
+        }
+    }
+
+    /// Gives `start..end` to an owner; joins neighbours of the same one.
+    fn own(&mut self, mut start: u64, mut end: u64, owner: Owner) {
+        let mut cut: Vec<(u64, u64, Owner)> = Vec::new();
+        let before = self.owners.range(..start).next_back();
+        let inside = self.owners.range(start..end);
+        for (&s, &(e, o)) in before.into_iter().chain(inside) {
+            if e > start || (e == start && o == owner) {
+                cut.push((s, e, o));
+            }
+        }
+        if let Some((&s, &(e, o))) = self.owners.range(end..=end).next() {
+            if o == owner {
+                cut.push((s, e, o));
+            }
+        }
+        for (s, e, o) in cut {
+            self.owners.remove(&s);
+            if o == owner {
+                start = start.min(s);
+                end = end.max(e);
+                continue;
+            }
+            if s < start {
+                self.owners.insert(s, (start, o));
+            }
+            if e > end {
+                self.owners.insert(end, (e, o));
+            }
+        }
+        self.owners.insert(start, (end, owner));
+    }
+
+    fn forget_tree(&mut self, start: u64, end: u64) {
+        let gone: Vec<u64> = self.tree.range(start..end).copied().collect();
+        for b in gone {
+            self.tree.remove(&b);
         }
     }
 
@@ -135,7 +174,8 @@ impl BlockFold {
 
     /// Who owns a block, if that changed since the start of the record.
     pub fn owner(&self, block: u64) -> Option<Owner> {
-        self.owners.get(&block).copied()
+        let (_, &(end, owner)) = self.owners.range(..=block).next_back()?;
+        (block < end).then_some(owner)
     }
 
     /// The uncommitted transaction that holds a newer version of the block.
@@ -153,6 +193,30 @@ impl BlockFold {
 mod tests {
     use super::*;
     use crate::base::{FsBlock, Ino, Tid};
+
+    #[test]
+    fn owners_agree_with_a_map_of_single_blocks() {
+        let mut rng = crate::base::rng::SplitMix64::new(5);
+        let mut fold = BlockFold::default();
+        let mut model = BTreeMap::new();
+        for _ in 0..2000 {
+            let (block, len) = (rng.below(200), 1 + rng.below(30));
+            let owner = match rng.below(3) {
+                0 => Owner::Freed,
+                n => Owner::FileData(n as u32),
+            };
+            fold.own(block, block + len, owner);
+            model.extend((block..block + len).map(|b| (b, owner)));
+            assert!((0..240).all(|b| fold.owner(b) == model.get(&b).copied()));
+            let mut last: Option<(u64, Owner)> = None;
+            for (s, (e, o)) in &fold.owners {
+                assert!(
+                    s < e && last.is_none_or(|(end, same)| end < *s || end == *s && same != *o)
+                );
+                last = Some((*e, *o));
+            }
+        }
+    }
 
     #[test]
     fn a_block_goes_from_memory_to_log_to_home() {
