@@ -4,6 +4,11 @@
 //! without losses of the volatile cache, is replayed by `e2fsck -E journal_only` and by us, and all blocks outside of
 //! the journal and the superblock are compared. Needs root and the lab; where it cannot run it says so.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test: where a step of it fails, the test fails"
+)]
+
 use fsglass::base::bytes;
 use fsglass::block::{Device, DeviceConfig, Queue};
 use fsglass::format::ext4::{Extent, ExtentHeader, GroupDesc, RawInode, SuperBlock};

@@ -137,7 +137,7 @@ mod tests {
     fn hex(seed: u64, offset: u64, n: usize) -> String {
         let mut v = vec![0; n];
         content(seed, offset, &mut v);
-        v.iter().map(|b| format!("{b:02x}")).collect()
+        crate::base::sha256::hex(&v)
     }
 
     #[test]

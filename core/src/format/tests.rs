@@ -210,9 +210,7 @@ fn images_of_mke2fs_round_trip() {
 /// Every decoder on random bytes, with lengths from empty to a block.
 #[test]
 fn random_bytes_never_panic() {
-    use super::jbd2::{
-        self, fast_commit::FcRecord, BlockTags, CommitBlock, JournalHeader, TagFormat,
-    };
+    use super::jbd2;
     let mut rng = SplitMix64::new(77);
     for round in 0..4000u32 {
         let len = [0, 1, 12, 60, 127, 128, 129, 160, 256, 1024, 4096][rng.below(11) as usize];
@@ -269,20 +267,27 @@ fn random_bytes_never_panic() {
         let _ = super::ext4::inline_data::system_data(&b);
         let _ = super::ext4::acl::disk_to_xattr(&b);
         let _ = super::ext4::orphan_file::entries(&b).count();
-        let f = TagFormat {
-            csum_v3: round & 4 == 0,
-            csum_v2: round & 8 == 0,
-            bit64: round & 16 == 0,
-        };
-        let _ = (
-            JournalSuperblock::decode(&b),
-            JournalHeader::decode(&b),
-            CommitBlock::decode(&b),
-        );
-        let _ = (BlockTags::new(&b, f).count(), jbd2::decode_revokes(&b, f));
-        let _ = (
-            jbd2::block_csum_verify(f, 1, &b),
-            FcRecord::decode(&b, rng.below(64) as usize),
-        );
+        journal_decoders(&b, round, rng.below(64) as usize);
     }
+}
+
+fn journal_decoders(b: &[u8], round: u32, record_at: usize) {
+    use super::jbd2::{
+        self, fast_commit::FcRecord, BlockTags, CommitBlock, JournalHeader, TagFormat,
+    };
+    let f = TagFormat {
+        csum_v3: round & 4 == 0,
+        csum_v2: round & 8 == 0,
+        bit64: round & 16 == 0,
+    };
+    let _ = (
+        JournalSuperblock::decode(b),
+        JournalHeader::decode(b),
+        CommitBlock::decode(b),
+    );
+    let _ = (BlockTags::new(b, f).count(), jbd2::decode_revokes(b, f));
+    let _ = (
+        jbd2::block_csum_verify(f, 1, b),
+        FcRecord::decode(b, record_at),
+    );
 }

@@ -21,6 +21,7 @@ impl ErrSeq {
     }
 
     /// What a new open file starts from: an error nobody has seen yet is still reported to it.
+    #[must_use]
     pub fn sample(&self) -> ErrSeq {
         if self.errno.is_some() && !self.seen {
             ErrSeq::default()

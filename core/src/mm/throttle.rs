@@ -21,7 +21,7 @@ const POLL_THRESH: u64 = 32;
 
 /// What a task dirtied lately (fields of `task_struct`).
 #[derive(Clone, Copy, Debug)]
-pub struct Dirtier {
+pub(super) struct Dirtier {
     nr_dirtied: u64,
     nr_dirtied_pause: u64,
     paused_when: u64,
@@ -94,7 +94,7 @@ impl Bandwidth {
 
     /// `wb_update_dirty_ratelimit`.
     fn update_ratelimit(&mut self, elapsed: u64, dirtied: u64, d: &Domain, pos_ratio: u64) {
-        let setpoint = (d.freerun() + d.limit) / 2;
+        let setpoint = d.freerun().midpoint(d.limit);
         let dirty_rate = dirtied.saturating_sub(self.dirtied_stamp) * HZ / elapsed.max(1);
         let limit = self.ratelimit;
         let task = ((limit * pos_ratio) >> CALC_SHIFT) + 1;
@@ -147,7 +147,7 @@ struct Domain {
 
 impl Domain {
     fn freerun(&self) -> u64 {
-        (self.thresh + self.bg) / 2
+        self.thresh.midpoint(self.bg)
     }
 
     /// `wb_position_ratio` for the only device, in units of 1/1024.
@@ -155,7 +155,7 @@ impl Domain {
         if self.dirty >= self.limit {
             return 0;
         }
-        let setpoint = (self.freerun() + self.limit) / 2;
+        let setpoint = self.freerun().midpoint(self.limit);
         let mut ratio = polynom(setpoint, self.dirty, self.limit);
         let wb_thresh = self.thresh.max((self.limit - self.dirty) / 8);
         let x = (wb_thresh << 16) / (self.thresh | 1);
@@ -374,11 +374,9 @@ impl Vm {
         let task = (bw.ratelimit * pos) >> CALC_SHIFT;
         let max = max_pause(d.dirty, bw.avg_write);
         let (min, next_look) = min_pause(&bw, max, task);
-        let (period, mut pause) = if task == 0 {
-            (max, max as i64)
-        } else {
-            let period = HZ * pages / task;
-            (period, self.owed(period, now))
+        let (period, mut pause) = match (HZ * pages).checked_div(task) {
+            None => (max, max as i64),
+            Some(period) => (period, self.owed(period, now)),
         };
         if task != 0 && pause < min as i64 {
             self.skip_pause(pause, period, pages, now);

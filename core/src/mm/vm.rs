@@ -49,7 +49,7 @@ impl Default for Sysctls {
 
 /// List of the flusher on which an inode is, and its position there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Place {
+pub(super) enum Place {
     /// On none.
     #[default]
     None,
@@ -65,7 +65,7 @@ pub enum Place {
 
 /// Order of writeback given to the flusher by `sync` and others (`struct wb_writeback_work`).
 #[derive(Clone)]
-pub struct Work {
+pub(super) struct Work {
     /// Integrity sync: everything dirty now, waiting for pages under I/O.
     pub sync_all: bool,
     /// Called by `sync`: waiting for the pages is the caller's business (`for_sync`).
@@ -155,7 +155,6 @@ pub struct Vm {
     pub(super) flusher_stop: Cell<bool>,
     pub(super) flusher_idle: WaitQueue,
     pub(super) flusher_runs: Cell<bool>,
-    pub(super) background: Cell<bool>,
     pub(super) writing: Cell<bool>,
     pub(super) last_old_flush: Cell<Nanos>,
     pub(super) bw: RefCell<Bandwidth>,
@@ -178,7 +177,6 @@ impl Vm {
             flusher_stop: Cell::new(false),
             flusher_idle: WaitQueue::new(sim),
             flusher_runs: Cell::new(false),
-            background: Cell::new(false),
             writing: Cell::new(false),
             last_old_flush: Cell::new(Nanos::ZERO),
             bw: RefCell::new(Bandwidth::new()),

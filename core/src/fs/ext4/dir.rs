@@ -453,7 +453,7 @@ impl Ext4 {
             let ino = crate::base::bytes::le32(&dir.core.borrow().i_block, 0);
             return Ok(DirSlot {
                 place: Place::InlineBody,
-                    at: 0,
+                at: 0,
                 ino,
                 file_type: EXT4_FT_DIR,
             });

@@ -98,7 +98,7 @@ impl Ext4 {
         let from = *pos;
         let rest = match src {
             WriteSource::Bytes(b) => WriteSource::Bytes(&b[done as usize..]),
-            content => content,
+            WriteSource::Content { seed } => WriteSource::Content { seed },
         };
         let plain = FileState::new(inode, super::file::IoFlags {
             append: false,

@@ -14,7 +14,7 @@ use crate::fs::common::FsResult;
 use crate::fs::jbd2::{Handle, HandleType};
 use crate::mm::buffer::{Bh, Buffer};
 use crate::mm::folio::BlockMask;
-use crate::mm::{AddressSpace, Tag};
+use crate::mm::AddressSpace;
 use crate::sim::sync::Mailbox;
 use crate::sim::{Sim, TaskClass, WaitReason};
 use std::cell::{Cell, RefCell};
@@ -39,11 +39,6 @@ impl FileLayer {
             worker_started: Cell::new(false),
             parents: RefCell::default(),
         }
-    }
-
-    /// The inode got a name in `dir` (`EXT4_STATE_NEWENTRY` is set by the caller).
-    pub(crate) fn note_parent(&self, ino: Ino, dir: Ino) {
-        self.parents.borrow_mut().insert(ino.0, dir);
     }
 
     pub(super) fn parent_of(&self, ino: Ino) -> Option<Ino> {
@@ -155,10 +150,6 @@ impl IoSubmit {
             pages: Vec::new(),
             buffers: Vec::new(),
         }
-    }
-
-    pub(crate) fn set_role(&mut self, role: Role) {
-        self.role = role;
     }
 
     /// True if block `pblk` of page `index` can go into the bio at hand.
@@ -335,10 +326,6 @@ impl Ext4 {
         res
     }
 
-    /// True if a page of the inode is under writeback.
-    pub(crate) fn has_writeback(inode: &Inode) -> bool {
-        inode.mapping.any(Tag::Writeback)
-    }
 }
 
 /// A bio is done, in interrupt context (kernel `ext4_end_bio`).

@@ -525,12 +525,12 @@ fn shifted_extents_keep_their_blocks() {
                     fs.remove_space(&mut h, &inode, start - by, start - 1).await?;
                     want.retain(|l, _| *l < start - by || *l >= start);
                 }
-                let _sem = inode.i_data_sem.write().await;
+                let sem = inode.i_data_sem.write().await;
                 if right {
                     fs.split_before(&mut h, &inode, start).await?;
                 }
                 fs.ext_shift(&mut h, &inode, start, by, right).await?;
-                drop(_sem);
+                drop(sem);
                 fs.journal_stop(h).await?;
                 want = want
                     .into_iter()

@@ -365,11 +365,10 @@ impl Ext4 {
             return Need::Ready;
         }
         match inode.es.borrow().lookup(lblk).map(|e| e.status) {
-            Some(EsStatus::Delayed) => Need::Alloc,
             Some(EsStatus::Unwritten) => Need::Convert,
             Some(EsStatus::Written) => Need::Ready,
             // Not cached: the mapping call reads the tree and allocates only if there is a hole.
-            Some(EsStatus::Hole) | None => Need::Alloc,
+            Some(EsStatus::Delayed | EsStatus::Hole) | None => Need::Alloc,
         }
     }
 
@@ -435,7 +434,7 @@ impl Ext4 {
                 }
                 Err(err) => {
                     let retry = matches!(err, FsError::NoSpace) && self.free_clusters.get() > 0;
-                    if !retry || !self.journal().is_some() {
+                    if !retry || self.journal().is_none() {
                         *give_up = !retry;
                         if !progress {
                             return Err(err);
