@@ -16,6 +16,8 @@ mod io;
 mod remove;
 mod rename;
 #[cfg(test)]
+mod lab_tests;
+#[cfg(test)]
 mod tests;
 mod types;
 mod walk;

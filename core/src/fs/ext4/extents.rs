@@ -117,21 +117,17 @@ impl Ext4 {
         self.dirty_metadata(h, Some(inode), bh).await
     }
 
-    /// Depth of the tree, checked.
+    /// Checks the root of the tree when the inode is read (kernel `ext4_ext_check_inode`).
+    pub(crate) fn ext_check_inode(&self, inode: &Inode) -> FsResult<()> {
+        let bounds = (self.geo.first_data_block, self.geo.blocks_count);
+        let checked = decode_node(&inode.core.borrow().i_block, None, bounds).map(|_| ());
+        checked.map_err(|c| self.corrupt(c))
+    }
+
+    /// Depth of the tree.
     pub(crate) fn ext_depth(&self, inode: &Inode) -> FsResult<u16> {
-        let core = inode.core.borrow();
-        let root = decode_node(
-            &core.i_block,
-            None,
-            (self.geo.first_data_block, self.geo.blocks_count),
-        );
-        match root {
-            Ok((h, _)) => Ok(h.eh_depth),
-            Err(c) => {
-                drop(core);
-                Err(self.corrupt(c))
-            }
-        }
+        let header = extent::ExtentHeader::decode(&inode.core.borrow().i_block);
+        header.map(|h| h.eh_depth).map_err(|c| self.corrupt(c))
     }
 
     /// Reads and checks a node below the root (kernel `read_extent_tree_block`). A leaf read for the first time

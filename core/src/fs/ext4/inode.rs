@@ -246,9 +246,12 @@ impl Ext4 {
         self.check_deleted(ino, &core)?;
         let mapped = core.mode & mode::S_IFMT == mode::S_IFREG
             || core.mode & mode::S_IFMT == mode::S_IFDIR;
-        let by_map = mapped && core.flags & (flag::EXTENTS | flag::INLINE_DATA) == 0;
+        let kind = core.flags & (flag::EXTENTS | flag::INLINE_DATA);
         let inode = self.make_inode(ino, core);
-        if by_map {
+        if kind & flag::INLINE_DATA == 0 && kind & flag::EXTENTS != 0 {
+            self.ext_check_inode(&inode)?;
+        }
+        if mapped && kind == 0 {
             self.ind_check_inode(&inode)?;
         }
         self.init_inode_state(&inode);

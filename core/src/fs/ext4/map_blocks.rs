@@ -375,6 +375,7 @@ impl Ext4 {
         let nomerge = flags.has(MapFlags::PRE_IO);
         let mut mb = MbFlags::NONE;
         mb.set(MbFlags::USE_RESERVED, flags.has(MapFlags::METADATA_NOFAIL));
+        mb.set(MbFlags::DELALLOC_RESERVED, flags.has(MapFlags::DELALLOC_RESERVE));
         if let Err(e) = self.insert_extent(h, inode, path, newex, (nomerge, mb)).await {
             self.discard_preallocations(inode).await?;
             let fb = super::FreeFlags::NO_QUOT_UPDATE;
@@ -469,7 +470,11 @@ impl Ext4 {
                 flags: MapFlags::IO_CONVERT_EXT,
             };
             let n = match h.as_deref_mut() {
-                Some(h) => self.map_blocks(Some(h), inode, req).await?.len,
+                Some(h) => {
+                    let n = self.map_blocks(Some(h), inode, req).await?.len;
+                    self.mark_inode_dirty(h, inode).await?;
+                    n
+                }
                 None => self.convert_piece(inode, req).await?,
             };
             if n == 0 {

@@ -13,6 +13,7 @@ use super::mballoc_buddy::FreeExtent;
 use super::mballoc_pa::{LocalityGroup, Prealloc};
 use super::{flag, Ext4, Inode, Stats};
 use crate::base::{bitmap, FsBlock, Tid};
+use crate::block::ModelKind;
 use crate::fs::common::{FsError, FsResult};
 use crate::fs::jbd2::Handle;
 use crate::trace::{Category, Event};
@@ -27,6 +28,9 @@ pub(crate) const MAX_BLOCK_FILE_PHYS: u64 = 0xffff_ffff;
 const STREAM_REQUEST: u64 = 16;
 /// Clusters of a locality group's preallocation (kernel `MB_DEFAULT_GROUP_PREALLOC`).
 const GROUP_PREALLOC: u32 = 512;
+
+/// Groups tried in a row on a disk before the lists are asked (kernel `MB_DEFAULT_LINEAR_LIMIT`).
+const MAX_LINEAR_GROUPS: u32 = 4;
 
 /// Flags of a request (kernel `EXT4_MB_*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -193,7 +197,8 @@ impl MbState {
         let opts = fs.opts.borrow();
         let optimize = opts.mb_optimize_scan.unwrap_or(geo.groups_count >= 16);
         self.optimize_scan.set(optimize);
-        self.max_linear_groups.set(4);
+        let rotates = fs.queue.device().config().model == ModelKind::Hdd;
+        self.max_linear_groups.set(if rotates { MAX_LINEAR_GROUPS } else { 0 });
         let flex = geo.flex_size();
         let prefetch = if geo.flex_bg && flex > 1 {
             flex.min((65_536 * 512) >> geo.block_bits).saturating_mul(8)

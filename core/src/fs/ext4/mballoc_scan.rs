@@ -575,11 +575,11 @@ impl Ext4 {
             let flex = self.geo.flex_size();
             nr = nr.min(flex - group % flex);
         }
-        let before = ac.prefetch_ios;
         let (next, ios) = self.mb_prefetch(group, nr).await;
         ac.prefetch_group = next;
         ac.prefetch_ios += ios;
-        ac.prefetch_nr = if ac.prefetch_ios == before { 0 } else { nr };
+        // Even without a read: the groups' buddies are built when the search is over.
+        ac.prefetch_nr = nr;
     }
 
     /// Reads ahead the bitmaps of `nr` groups; returns the group after them and the reads begun (kernel

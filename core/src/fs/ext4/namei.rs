@@ -35,6 +35,14 @@ impl Ext4 {
         Ok(h)
     }
 
+    /// Starts a handle that makes an inode in `dir` (kernel `ext4_new_inode_start_handle`, which counts it for the
+    /// file system, not for an inode).
+    pub(crate) async fn create_handle(&self, dir: &Inode, credits: u32) -> FsResult<Handle> {
+        let mut h = self.journal_start_sb(HandleType::Dir, credits).await?;
+        h.sync = dir.has_flag(flag::DIRSYNC) || dir.has_flag(flag::SYNC);
+        Ok(h)
+    }
+
     /// Ends the handle; an error of the operation wins over one of the journal.
     pub(crate) async fn end_handle<T>(&self, h: Handle, done: FsResult<T>) -> FsResult<T> {
         let stopped = self.journal_stop(h).await;
@@ -76,7 +84,7 @@ impl Ext4 {
     ) -> FsResult<Rc<Inode>> {
         let mut retries = 0;
         loop {
-            let mut h = self.dir_handle(dir, self.create_credits()).await?;
+            let mut h = self.create_handle(dir, self.create_credits()).await?;
             let done = self.mknod_locked(&mut h, dir, name, i_mode, rdev).await;
             match self.end_create(h, done).await {
                 Err(FsError::NoSpace) if self.should_retry_alloc(&mut retries).await => {}
@@ -172,7 +180,7 @@ impl Ext4 {
         let i_mode = mode::S_IFDIR | perm & !mode::S_IFMT;
         let mut retries = 0;
         loop {
-            let mut h = self.dir_handle(dir, self.create_credits()).await?;
+            let mut h = self.create_handle(dir, self.create_credits()).await?;
             let done = self.mkdir_locked(&mut h, dir, name, i_mode).await;
             match self.end_create(h, done).await {
                 Err(FsError::NoSpace) if self.should_retry_alloc(&mut retries).await => {}
@@ -238,7 +246,7 @@ impl Ext4 {
     /// Nameless regular file in the group of `dir`, on the orphan list until it is linked or closed.
     pub async fn tmpfile(&self, dir: &Rc<Inode>, perm: u32) -> FsResult<Rc<Inode>> {
         let i_mode = mode::S_IFREG | perm & !mode::S_IFMT;
-        let mut h = self.dir_handle(dir, self.create_credits() + 1).await?;
+        let mut h = self.create_handle(dir, self.create_credits() + 1).await?;
         let inode = match self.new_inode(&mut h, dir, i_mode, b"", None).await {
             Ok(inode) => inode,
             Err(e) => return self.end_handle(h, Err(e)).await,

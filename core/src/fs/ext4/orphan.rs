@@ -250,7 +250,8 @@ impl Ext4 {
             };
             inode.orphan.set(OrphanSlot::List);
             self.orphans.list.borrow_mut().insert(0, Rc::clone(&inode));
-            self.process_orphan(inode).await?;
+            // A damaged orphan is noted in the superblock; the mount goes on, as in Linux.
+            let _ = self.process_orphan(inode).await;
             if self.sb.borrow().s_last_orphan == head {
                 self.sb.borrow_mut().s_last_orphan = 0;
                 break;
@@ -280,7 +281,7 @@ impl Ext4 {
         for (block, entry, ino) in entries {
             let Ok(inode) = self.orphan_get(Ino(ino)).await else { continue };
             inode.orphan.set(OrphanSlot::File(block, entry));
-            self.process_orphan(inode).await?;
+            let _ = self.process_orphan(inode).await;
             n += 1;
         }
         Ok(n)

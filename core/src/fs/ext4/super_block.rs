@@ -111,6 +111,12 @@ async fn load_super(cfg: &MountConfig) -> FsResult<SuperRead> {
     let sb = bh.read(|b| {
         SuperBlock::decode(b.get(offset..offset + SUPERBLOCK_SIZE).unwrap_or(&[]))
     })?;
+    let fixed = u64::from(sb.itable_blocks()) + 2;
+    if u64::from(sb.groups_count()).saturating_mul(fixed) > sb.s_blocks_count {
+        let blocks = sb.s_blocks_per_group;
+        let kind = CorruptKind::SuperBlocksPerGroup { blocks, max: sb.block_size() * 8 };
+        return Err(Corrupt::new(kind, 0x20).into());
+    }
     let sectors = sb.s_blocks_count.saturating_mul(u64::from(sb.block_size()) / 512);
     if sectors > cfg.queue.sectors() {
         let kind = CorruptKind::SuperBlocksCount { blocks: sb.s_blocks_count };
@@ -571,7 +577,11 @@ impl Ext4 {
             res = res.and(destroyed);
         }
         *self.journal.borrow_mut() = None;
+        // The buddy cache is an inode of its own in the kernel.
+        Stats::inc(&self.stats.ext4_evict_inode);
         if let Some(inode) = self.journal_inode.borrow_mut().take() {
+            Stats::inc(&self.stats.ext4_evict_inode);
+            Stats::inc(&self.stats.ext4_discard_preallocations);
             self.icache.borrow_mut().remove(&inode.ino);
         }
         if was_writable && !aborted && !self.is_shutdown() {

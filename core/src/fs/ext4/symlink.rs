@@ -26,7 +26,7 @@ impl Ext4 {
         }
         let mut retries = 0;
         loop {
-            let mut h = self.dir_handle(dir, self.create_credits()).await?;
+            let mut h = self.create_handle(dir, self.create_credits()).await?;
             let done = self.symlink_locked(&mut h, dir, name, target).await;
             match self.end_create(h, done).await {
                 Err(FsError::NoSpace) if self.should_retry_alloc(&mut retries).await => {}
