@@ -142,6 +142,7 @@ impl Ext4 {
 
     /// Takes access to a new buffer whose old contents do not matter (kernel
     /// `ext4_journal_get_create_access`).
+    #[allow(clippy::unused_async, reason = "one shape for all accesses to buffers")]
     pub async fn get_create_access(&self, h: &mut Handle, bh: &Rc<Buffer>) -> FsResult<()> {
         if let Some(j) = self.journal().filter(|_| h.is_journalled()) {
             j.get_create_access(h, bh)?;
@@ -179,6 +180,7 @@ impl Ext4 {
 
     /// A block is freed: forgets its buffer, and revokes it where an old log copy could be replayed over new
     /// contents (kernel `__ext4_forget`).
+    #[allow(clippy::unused_async, reason = "one shape for all accesses to buffers")]
     pub async fn forget(
         &self,
         h: &mut Handle,
