@@ -13,6 +13,8 @@ use std::rc::Rc;
 
 /// `EXT4_XATTR_TRANS_BLOCKS`: blocks an xattr change may dirty; also the base of metadata estimates.
 pub(crate) const XATTR_TRANS_BLOCKS: u32 = 6;
+/// `EXT4_INDEX_EXTRA_TRANS_BLOCKS`: blocks a directory index may dirty beside.
+pub(crate) const INDEX_EXTRA_TRANS_BLOCKS: u32 = 12;
 /// `EXT4_MAX_TRANS_DATA`: most blocks one truncate handle is charged for.
 const MAX_TRANS_DATA: u64 = 64;
 /// Revoke records every handle may make without asking for more (`ext4_trans_default_revoke_credits`).
