@@ -17,7 +17,9 @@ pub const EXT4_INLINE_DOTDOT_SIZE: usize = 4;
 pub fn system_data(area: &[u8]) -> Result<&[u8], Corrupt> {
     xattr::ibody_entries(area)?
         .into_iter()
-        .find(|e| e.e_name_index == EXT4_XATTR_INDEX_SYSTEM && e.name == b"data")
+        .find(|e| {
+            e.e_name_index == EXT4_XATTR_INDEX_SYSTEM && e.name == b"data" && e.e_value_inum == 0
+        })
         .map(|e| e.value)
         .ok_or(Corrupt::new(CorruptKind::InlineData {}, 0))
 }

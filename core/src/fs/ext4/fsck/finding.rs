@@ -8,7 +8,7 @@ use std::fmt;
 pub enum Severity {
     /// Expected after a power cut or while mounted; e2fsck puts it right without asking.
     Note,
-    /// Harmless to contents.
+    /// Suspicious, but e2fsck accepts it.
     Warning,
     /// The file system is inconsistent.
     Error,
@@ -101,7 +101,7 @@ findings! {
 
     Error RootNotDirectory {} => "Root inode is not a directory";
     Error ReservedInode { ino: u32 } => "Reserved inode {ino} has invalid mode";
-    Warning ZeroDtime { ino: u32 } => "Deleted inode {ino} has zero dtime";
+    Error ZeroDtime { ino: u32 } => "Deleted inode {ino} has zero dtime";
     Error DtimeSet { ino: u32 } => "Inode {ino} is in use, but has dtime set";
     Error InodeChecksum { ino: u32 } => "Inode {ino} checksum does not match inode";
     Error InodeExtraSize { ino: u32, extra: u16 } => "Inode {ino} has a extra size ({extra}) which is invalid";
@@ -117,6 +117,7 @@ findings! {
     Error SpecialHasBlocks { ino: u32 } => "Special (device/socket/fifo) inode {ino} has blocks or a size";
     Error Symlink { ino: u32 } => "Symlink inode {ino} is invalid";
     Error InlineData { ino: u32, corrupt: Corrupt } => "Inode {ino} has inline data, but {corrupt}";
+    Warning InlineSize { ino: u32, size: u64 } => "Inode {ino} has inline data, but i_size {size} is more than its room";
     Error InodeXattr { ino: u32, corrupt: Corrupt } => "Extended attribute in inode {ino}: {corrupt}";
     Error XattrBlock { ino: u32, corrupt: Corrupt } => "Extended attribute block of inode {ino}: {corrupt}";
     Error XattrBlockLocation { ino: u32, block: u64 } => "Inode {ino} has a bad extended attribute block {block}";
@@ -162,8 +163,8 @@ findings! {
     Error InodeBitmap { differences: String } => "Inode bitmap differences: {differences}";
     Error BlockBitmapChecksum { group: u32 } => "Group {group} block bitmap does not match checksum";
     Error InodeBitmapChecksum { group: u32 } => "Group {group} inode bitmap does not match checksum";
-    Warning BlockBitmapPadding { group: u32 } => "Padding at end of block bitmap is not set (group {group})";
-    Warning InodeBitmapPadding { group: u32 } => "Padding at end of inode bitmap is not set (group {group})";
+    Error BlockBitmapPadding { group: u32 } => "Padding at end of block bitmap is not set (group {group})";
+    Error InodeBitmapPadding { group: u32 } => "Padding at end of inode bitmap is not set (group {group})";
     Error GroupFreeBlocks { group: u32, stored: u32, counted: u32 }
         => "Free blocks count wrong for group #{group} ({stored}, counted={counted})";
     Error GroupFreeInodes { group: u32, stored: u32, counted: u32 }

@@ -3,6 +3,7 @@
 use super::{Finding, FindingKind, Fsck, Go};
 use crate::base::{bytes, ReadAt};
 use crate::format::ext4::features::{self, FeatureSet};
+use crate::format::ext4::inode::EXT4_DIND_BLOCK;
 use crate::format::ext4::superblock::{EXT4_ERROR_FS, EXT4_VALID_FS};
 use crate::format::ext4::{GroupDesc, RawInode, SuperBlock};
 use crate::format::CorruptKind;
@@ -194,10 +195,10 @@ impl<R: ReadAt + ?Sized> Fsck<'_, R> {
         }
     }
 
-    /// Checks that the resize inode lists the reserved descriptor blocks.
+    /// Checks that the resize inode lists the reserved descriptor blocks and their copies, and nothing else.
     pub(super) fn check_resize_inode(&mut self, raw: &RawInode) -> Go {
         let per_block = self.sb.block_size() / 4;
-        let dind = u64::from(raw.block_ptr(crate::format::ext4::inode::EXT4_DIND_BLOCK));
+        let dind = u64::from(raw.block_ptr(EXT4_DIND_BLOCK));
         let reserved = u32::from(self.sb.s_reserved_gdt_blocks);
         if !self.sb.blocks_valid(dind, 1) {
             return match reserved {
@@ -209,16 +210,31 @@ impl<R: ReadAt + ?Sized> Fsck<'_, R> {
             let blocks = dind.to_string();
             self.find(1, FindingKind::MultiplyClaimed { ino: 7, blocks })?;
         }
-        let b = self.block(dind);
         let gdt = self.sb.gdt_blocks();
         let first = u64::from(self.sb.block_size() == 1024) + 1 + u64::from(gdt);
-        let wrong = (0..reserved).any(|i| {
+        let backups: Vec<u32> = (1..self.sb.groups_count())
+            .filter(|g| self.sb.has_super(*g))
+            .take(per_block as usize)
+            .collect();
+        let mut want = vec![0; self.block_size()];
+        let mut wrong = !raw.is_reg();
+        for i in 0..reserved {
+            let at = first + u64::from(i);
             let slot = (gdt + i) % per_block;
-            u64::from(bytes::le32(&b, slot as usize * 4)) != first + u64::from(i)
-        });
-        if wrong {
-            return self.find(1, FindingKind::ResizeInode {});
+            bytes::put_le32(&mut want, slot as usize * 4, at as u32);
+            let mut copies = vec![0; self.block_size()];
+            for (slot, group) in backups.iter().enumerate() {
+                let copy = at + u64::from(*group) * u64::from(self.sb.s_blocks_per_group);
+                bytes::put_le32(&mut copies, slot * 4, copy as u32);
+            }
+            wrong |= self.block(at) != copies;
         }
-        Some(())
+        wrong |= self.block(dind) != want;
+        wrong |= (0..15).any(|i| i != EXT4_DIND_BLOCK && raw.block_ptr(i) != 0);
+        if wrong {
+            self.find(1, FindingKind::ResizeInode {})?;
+        }
+        let clusters = 1 + u64::from(reserved) * (1 + backups.len() as u64);
+        self.check_blocks(7, raw, clusters)
     }
 }

@@ -71,7 +71,11 @@ impl<R: ReadAt + ?Sized> Fsck<'_, R> {
         let raw = RawInode::decode_lenient(b);
         if let Err(c) = RawInode::decode(b) {
             if let CorruptKind::InodeExtraSize { extra, .. } = c.kind {
-                self.find(1, FindingKind::InodeExtraSize { ino, extra })?;
+                // e2fsck does not look at the fields of the resize inode past the first 128 bytes.
+                let looked_at = ino != EXT4_RESIZE_INO;
+                if looked_at {
+                    self.find(1, FindingKind::InodeExtraSize { ino, extra })?;
+                }
             }
         }
         if RawInode::csum_verify(&self.csum, ino, b).is_err() {
@@ -111,6 +115,9 @@ impl<R: ReadAt + ?Sized> Fsck<'_, R> {
             if mode != 0 {
                 self.find(1, FindingKind::ReservedInode { ino })?;
             }
+            if RawInode::csum_verify(&self.csum, ino, b).is_err() {
+                self.find(1, FindingKind::InodeChecksum { ino })?;
+            }
             self.nodes.push(Node {
                 ino,
                 file_type: dirent::EXT4_FT_UNKNOWN,
@@ -136,7 +143,6 @@ impl<R: ReadAt + ?Sized> Fsck<'_, R> {
         for (flag, feature) in [
             (EXT4_EXTENTS_FL, features::EXTENTS),
             (EXT4_INLINE_DATA_FL, features::INLINE_DATA),
-            (EXT4_EA_INODE_FL, features::EA_INODE),
         ] {
             if raw.has_flag(flag) && !self.sb.has(feature) {
                 bad |= flag;
@@ -144,6 +150,9 @@ impl<R: ReadAt + ?Sized> Fsck<'_, R> {
         }
         if raw.has_flag(EXT4_INDEX_FL) && !raw.is_dir() {
             bad |= EXT4_INDEX_FL;
+        }
+        if raw.has_flag(EXT4_EXTENTS_FL) && raw.has_flag(EXT4_INLINE_DATA_FL) {
+            bad |= EXT4_INLINE_DATA_FL;
         }
         if bad == 0 {
             return Some(());
@@ -201,14 +210,14 @@ impl<R: ReadAt + ?Sized> Fsck<'_, R> {
     }
 
     fn check_inline(&mut self, ino: u32, raw: &RawInode, b: &[u8]) -> Go {
-        let content = inline_data::system_data(xattr_area(b)).and_then(|value| {
-            inline_data::content(&raw.i_block, value, raw.i_size)?;
-            Ok(value.to_vec())
-        });
-        let value = match content {
-            Ok(value) => value,
+        let value = match inline_data::system_data(xattr_area(b)) {
+            Ok(value) => value.to_vec(),
             Err(corrupt) => return self.find(1, FindingKind::InlineData { ino, corrupt }),
         };
+        if inline_data::content(&raw.i_block, &value, raw.i_size).is_err() {
+            let size = raw.i_size;
+            self.find(1, FindingKind::InlineSize { ino, size })?;
+        }
         if raw.is_dir() {
             self.dirs.push(Dir {
                 ino,
@@ -224,7 +233,7 @@ impl<R: ReadAt + ?Sized> Fsck<'_, R> {
         Some(())
     }
 
-    fn check_blocks(&mut self, ino: u32, raw: &RawInode, clusters: u64) -> Go {
+    pub(super) fn check_blocks(&mut self, ino: u32, raw: &RawInode, clusters: u64) -> Go {
         let sectors = u64::from(self.sb.block_size() / 512) * u64::from(self.sb.cluster_ratio());
         let counted = clusters * sectors;
         let stored = raw.blocks_512(self.sb.block_size());

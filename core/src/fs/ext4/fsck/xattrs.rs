@@ -5,9 +5,21 @@ use crate::base::ReadAt;
 use crate::format::ext4::xattr::{self, XattrEntry, XattrHeader};
 use crate::format::{Corrupt, CorruptKind};
 
-/// Checks the hash of each entry whose value is in place; 0 is accepted in inodes.
-fn check_hashes(entries: &[XattrEntry<'_>], zero_is_fine: bool) -> Result<(), Corrupt> {
+/// Checks hash and place of each entry whose value is in place; hash 0 is accepted in inodes. `room` is the end of
+/// the values, as their offsets count.
+fn check_hashes(
+    entries: &[XattrEntry<'_>],
+    room: usize,
+    zero_is_fine: bool,
+) -> Result<(), Corrupt> {
     for e in entries.iter().filter(|e| e.e_value_inum == 0) {
+        if usize::from(e.e_value_offs) + e.e_value_size as usize > room {
+            let kind = CorruptKind::XattrValue {
+                offset: e.e_value_offs,
+                size: e.e_value_size,
+            };
+            return Err(Corrupt::new(kind, e.offset));
+        }
         let computed = xattr::entry_hash(e.name, e.value);
         let stored = e.e_hash;
         let fine = stored == computed
@@ -24,7 +36,8 @@ fn check_hashes(entries: &[XattrEntry<'_>], zero_is_fine: bool) -> Result<(), Co
 impl<R: ReadAt + ?Sized> Fsck<'_, R> {
     /// Checks the in-inode area.
     pub(super) fn check_ibody(&mut self, ino: u32, area: &[u8]) -> Go {
-        let checked = xattr::ibody_entries(area).and_then(|e| check_hashes(&e, true));
+        let checked = xattr::ibody_entries(area)
+            .and_then(|e| check_hashes(&e, area.len().saturating_sub(4), true));
         match checked {
             Ok(()) => Some(()),
             Err(corrupt) => self.find(1, FindingKind::InodeXattr { ino, corrupt }),
@@ -52,7 +65,7 @@ impl<R: ReadAt + ?Sized> Fsck<'_, R> {
         let b = self.block(block);
         let checked = XattrHeader::decode(&b).and_then(|h| {
             xattr::csum_verify(&self.csum, block, &b)?;
-            check_hashes(&xattr::block_entries(&b)?, false)?;
+            check_hashes(&xattr::block_entries(&b)?, b.len(), false)?;
             Ok(h)
         });
         match checked {
