@@ -305,6 +305,7 @@ impl Ext4 {
         if end > inode.disksize.get() {
             inode.disksize.set(end);
         }
+        self.mark_dirty_nojournal(inode);
         let mut h = self.journal_start(HandleType::Inode, 1).await?;
         let res = self.mark_inode_dirty(&mut h, inode).await;
         let stopped = self.journal_stop(h).await;

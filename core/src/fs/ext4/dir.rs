@@ -228,6 +228,7 @@ impl Ext4 {
         dir: &Inode,
         new: &NewEntry<'_>,
     ) -> FsResult<()> {
+        self.note_new_entry(dir, new.ino);
         if dir.has_flag(flag::INLINE_DATA) && self.try_add_inline_entry(h, dir, new).await? {
             return Ok(());
         }

@@ -98,7 +98,7 @@ impl Ext4 {
         let from = *pos;
         let rest = match src {
             WriteSource::Bytes(b) => WriteSource::Bytes(&b[done as usize..]),
-            WriteSource::Content { seed } => WriteSource::Content { seed },
+            content @ WriteSource::Content { .. } => content,
         };
         let plain = FileState::new(inode, super::file::IoFlags {
             append: false,
@@ -108,7 +108,7 @@ impl Ext4 {
         let n = self.buffered_write_iter(inode, &plain, pos, left, rest).await?;
         if n > 0 {
             self.write_and_wait(inode, from, from + n - 1).await?;
-            inode.mapping.invalidate(from >> 12, (from + n - 1) >> 12);
+            self.invalidate_pages(inode, from >> 12, (from + n - 1) >> 12);
         }
         Ok(done + n)
     }
@@ -304,7 +304,7 @@ impl Ext4 {
     /// Drops pages of a range that direct I/O goes around, waiting for their I/O.
     async fn invalidate_range(&self, inode: &Rc<Inode>, first: u64, last: u64) {
         inode.mapping.wait_range(first, last).await;
-        inode.mapping.invalidate(first, last);
+        self.invalidate_pages(inode, first, last);
     }
 
     /// Kernel `ext4_dio_read_iter`.

@@ -174,7 +174,7 @@ impl Ext4 {
         mut out: Option<&mut Vec<u8>>,
     ) -> FsResult<u64> {
         if inode.has_flag(flag::INLINE_DATA) {
-            return self.read_inline(inode, pos, len, out);
+            return Ok(self.read_inline(inode, pos, len, out));
         }
         let mut done = 0;
         while done < len {
@@ -297,7 +297,7 @@ impl Ext4 {
                 None => return Ok(()),
             }
         };
-        inode.mapping.invalidate(first, last);
+        self.invalidate_pages(inode, first, last);
         Ok(())
     }
 
@@ -305,7 +305,7 @@ impl Ext4 {
     pub fn drop_pagecache(&self) {
         let all: Vec<Rc<Inode>> = self.icache.borrow().values().map(Rc::clone).collect();
         for inode in all {
-            inode.mapping.invalidate(0, u64::MAX);
+            self.invalidate_pages(&inode, 0, u64::MAX);
         }
     }
 }

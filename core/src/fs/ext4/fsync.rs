@@ -134,6 +134,17 @@ impl Ext4 {
         Ok(())
     }
 
+    /// The inode got a name in `dir`; fsync without a journal will write the directory, too.
+    pub(crate) fn note_new_entry(&self, dir: &Inode, ino: Ino) {
+        if self.journal.borrow().is_some() {
+            return;
+        }
+        if let Some(child) = self.cached_inode(ino) {
+            child.set_state(state::NEWENTRY, true);
+            self.file.note_parent(ino, dir.ino);
+        }
+    }
+
     /// A new file's name is durable with its first fsync, even without a journal (kernel `ext4_sync_parent`).
     async fn sync_parent(&self, inode: &Rc<Inode>) -> FsResult<()> {
         let mut child = Rc::clone(inode);

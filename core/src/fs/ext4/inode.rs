@@ -518,7 +518,16 @@ impl Ext4 {
             core.blocks = core.blocks.saturating_add_signed(units);
         }
         Stats::inc(&self.stats.ext4_journal_start_inode);
+        // `mark_inode_dirty_sync`: fsync without a journal and the flusher look at these.
+        self.mark_dirty_nojournal(inode);
         self.mark_inode_dirty(h, inode).await
+    }
+
+    /// Without a journal an inode's changes are written by fsync and the flusher, which look at its state.
+    pub(crate) fn mark_dirty_nojournal(&self, inode: &Inode) {
+        if self.journal.borrow().is_none() {
+            inode.mapping.mark_dirty(dirty::SYNC | dirty::DATASYNC);
+        }
     }
 
     /// Counts a change in `i_version`, always (kernel `inode_inc_iversion`).

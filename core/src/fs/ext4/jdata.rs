@@ -170,6 +170,38 @@ impl Ext4 {
         inode.mapping.with(index, |f| f.clear_journalled(1 << b));
     }
 
+    /// Drops clean pages of a range, journalled ones included whose blocks are home and settled.
+    pub(super) fn invalidate_pages(&self, inode: &Inode, first: u64, last: u64) {
+        let m = &inode.mapping;
+        if self.should_journal_data(inode) {
+            let mut at = first;
+            while let Some(i) = m.next(at, Tag::Present).filter(|i| *i <= last) {
+                at = i + 1;
+                self.release_buffers(inode, i);
+            }
+        }
+        m.invalidate(first, last);
+    }
+
+    /// Lets go of the settled journal buffers of a page (kernel `jbd2_journal_try_to_free_buffers`).
+    fn release_buffers(&self, inode: &Inode, index: u64) {
+        let per_page = 4096 / self.geo.block_size;
+        let held = inode.mapping.with(index, |f| f.journalled()).unwrap_or(0);
+        for b in (0..per_page).filter(|b| held & (1 << b) != 0) {
+            let lblk = index as u32 * per_page + b;
+            match inode.mapping.buffer(lblk) {
+                Some(bh) => {
+                    let owned = bh.jh.borrow().transaction.is_some();
+                    if !owned && !bh.dirty() && !bh.locked() && !bh.test(Bh::JBDDIRTY) {
+                        inode.mapping.drop_buffer(lblk);
+                        inode.mapping.with(index, |f| f.clear_journalled(1 << b));
+                    }
+                }
+                None => drop(inode.mapping.with(index, |f| f.clear_journalled(1 << b))),
+            }
+        }
+    }
+
     /// Commits transaction `tid` if it is not on disk yet, and waits (`ext4_fc_commit` without fast commit).
     pub(crate) async fn commit_tid(&self, tid: Tid) -> FsResult<()> {
         match self.journal() {

@@ -488,7 +488,7 @@ impl Ext4 {
     async fn convert_piece(&self, inode: &Inode, req: MapRequest) -> FsResult<u32> {
         use crate::fs::jbd2::HandleType;
         let credits = self.chunk_trans_blocks(inode, req.len);
-        let mut h = self.journal_start(HandleType::ExtConvert, credits).await?;
+        let mut h = self.journal_start(HandleType::MapBlocks, credits).await?;
         let done = self.map_blocks(Some(&mut h), inode, req).await;
         let marked = self.mark_inode_dirty(&mut h, inode).await;
         self.journal_stop(h).await?;

@@ -325,7 +325,6 @@ impl Ext4 {
         }
         res
     }
-
 }
 
 /// A bio is done, in interrupt context (kernel `ext4_end_bio`).

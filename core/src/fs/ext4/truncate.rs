@@ -27,7 +27,7 @@ impl Ext4 {
         }
         let old = inode.size();
         if inode.has_flag(flag::INLINE_DATA) {
-            self.truncate_inline(inode, size).await?;
+            self.convert_inline_data(inode).await?;
         }
         let shrink = size < old;
         if shrink && self.should_order_data(inode) {

@@ -163,6 +163,7 @@ impl Ext4 {
             }
         }
         if self.update_inode_size(inode, end) {
+            self.mark_dirty_nojournal(inode);
             self.mark_inode_dirty(h, inode).await?;
         }
         Ok(())

@@ -16,6 +16,8 @@ use std::rc::Rc;
 
 /// Most blocks mapped as one extent by writeback (`MAX_WRITEPAGES_EXTENT_LEN`).
 const MAX_EXTENT_LEN: u32 = 2048;
+/// Commits waited for in the hope of free blocks (the kernel goes on for ever).
+const MAX_RETRIES: u32 = 10;
 
 /// What a block in memory needs before it can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,9 +204,11 @@ impl Ext4 {
         mpd.io.io_end = None;
         self.put_io_end_defer(end);
         res?;
+        let mut retries = 0;
         while mpd.can_map && !mpd.scanned_until_end && mpd.wbc.nr_to_write > 0 {
             match self.map_and_write(mpd).await {
-                Err(FsError::NoSpace) if self.journal().is_some() => {
+                Err(FsError::NoSpace) if self.journal().is_some() && retries < MAX_RETRIES => {
+                    retries += 1;
                     // A commit may free blocks; delayed allocation promised that there are some.
                     self.force_commit().await?;
                 }
@@ -367,7 +371,7 @@ impl Ext4 {
         match inode.es.borrow().lookup(lblk).map(|e| e.status) {
             Some(EsStatus::Unwritten) => Need::Convert,
             Some(EsStatus::Written) => Need::Ready,
-            // Not cached: the mapping call reads the tree and allocates only if there is a hole.
+            // Where nothing is cached the mapping call reads the tree and allocates only in a hole.
             Some(EsStatus::Delayed | EsStatus::Hole) | None => Need::Alloc,
         }
     }
@@ -602,6 +606,7 @@ impl Ext4 {
                 inode.disksize.set(size);
             }
         }
+        self.mark_dirty_nojournal(inode);
         self.mark_inode_dirty(h, inode).await
     }
 }
