@@ -14,8 +14,8 @@ use crate::fs::common::FsResult;
 use crate::fs::jbd2::{Handle, HandleType};
 use crate::mm::buffer::{Bh, Buffer};
 use crate::mm::folio::BlockMask;
-use crate::mm::AddressSpace;
-use crate::sim::sync::Mailbox;
+use crate::mm::{AddressSpace, Tag};
+use crate::sim::sync::{Mailbox, WaitQueue};
 use crate::sim::{Sim, TaskClass, WaitReason};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -27,6 +27,9 @@ const BIO_MAX_VECS: u32 = 256;
 pub(crate) struct FileLayer {
     work: Rc<Mailbox<Rc<IoEnd>>>,
     worker_started: Cell<bool>,
+    /// The worker has an item in hand.
+    converting: Cell<bool>,
+    idle: WaitQueue,
     /// Directory in which a file got its newest name, for fsync without a journal. Never iterated.
     parents: RefCell<FastMap<u32, Ino>>,
 }
@@ -37,8 +40,23 @@ impl FileLayer {
         FileLayer {
             work: Rc::new(Mailbox::new(sim)),
             worker_started: Cell::new(false),
+            converting: Cell::new(false),
+            idle: WaitQueue::new(sim),
             parents: RefCell::default(),
         }
+    }
+
+    /// Waits until ended writes are converted (kernel `flush_workqueue(rsv_conversion_wq)`), so that a commit that
+    /// starts now has the conversions in it.
+    pub(crate) async fn flush_conversions(&self) {
+        let idle = || self.work.is_empty() && !self.converting.get();
+        let why = WaitReason::Other("conversion of written extents");
+        self.idle.wait_until(idle, why).await;
+    }
+
+    /// The inode got a name in `dir` (`EXT4_STATE_NEWENTRY` is set by the caller).
+    pub(crate) fn note_parent(&self, ino: Ino, dir: Ino) {
+        self.parents.borrow_mut().insert(ino.0, dir);
     }
 
     pub(super) fn parent_of(&self, ino: Ino) -> Option<Ino> {
@@ -265,8 +283,11 @@ impl Ext4 {
             loop {
                 let e = work.recv(WaitReason::Other("conversion work")).await;
                 let Some(fs) = me.upgrade() else { return };
+                fs.file.converting.set(true);
                 // Errors are recorded in the mapping by `end_io_end`.
                 let _ = fs.end_io_end(&e).await;
+                fs.file.converting.set(false);
+                fs.file.idle.wake_all();
             }
         });
     }

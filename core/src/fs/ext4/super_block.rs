@@ -538,6 +538,7 @@ impl Ext4 {
         if self.is_shutdown() {
             return Err(FsError::Errno(Errno::EIO));
         }
+        self.file.flush_conversions().await;
         let barrier = self.opts.borrow().barrier;
         let mut flush = false;
         let mut res = Ok(());

@@ -708,3 +708,61 @@ fn other_formats_round_trip() {
         assert_eq!(value_of(&image, 9), 3);
     }
 }
+
+/// The log on a device of its own: identity mapped, its superblock after the block of the device's own.
+#[test]
+fn the_log_can_be_on_another_device() {
+    let rig = Rig::new(1024);
+    let config = DeviceConfig::parse("loop", 8 << 20).unwrap();
+    let log = Queue::new(&rig.sim, Device::new(config, rig.sim.rng("log")));
+    let mut b = vec![0; BLOCK];
+    let mut jsb = JournalSuperblock::new(BLOCK as u32, 1024, [9; 16]);
+    jsb.s_first = 2;
+    jsb.encode(&mut b);
+    log.device_mut().store_mut().write_bytes(BLOCK as u64, &b);
+    let queue = Rc::clone(&log);
+    let flushed = Rc::clone(&rig.queue);
+    rig.run(move |sim, buffers| async move {
+        let map = JournalMap::External {
+            queue,
+            superblock: 1,
+        };
+        let opts = JournalOptions::default();
+        let j = Journal::load(&sim, Rc::clone(&buffers), map, opts)
+            .await
+            .unwrap();
+        for i in 1..400 {
+            put(&j, &buffers, &[5, 6 + i % 7], i).await;
+            j.force_commit().await.unwrap();
+        }
+        // The tail moved, and not before a flush of the file system's device.
+        assert!(j.superblock().s_start != 0 && j.superblock().s_sequence > 1);
+        let flushes: u64 = Phase::ALL
+            .iter()
+            .map(|p| flushed.stats().bios_total(*p).flush_only)
+            .sum();
+        assert!(flushes > 0);
+    });
+    let jsb = {
+        let device = log.device();
+        let at = device.store().get(1).to_bytes(BLOCK);
+        JournalSuperblock::decode(&at).unwrap()
+    };
+    let logged = image_of(log.device().store());
+    let mut image = rig.image();
+    let done = replay::<Infallible>(
+        &jsb,
+        |at| Ok(block_of(&logged, u64::from(at))),
+        |home, b| {
+            image.insert(home, b);
+            Ok(())
+        },
+    );
+    assert!(done.unwrap().is_some());
+    assert_eq!(value_of(&image, 5), 399);
+    let names = |q: &Queue, c| -> u64 {
+        let stats = q.stats();
+        Phase::ALL.iter().map(|p| stats.bios(*p, c).bios_w).sum()
+    };
+    assert_eq!(names(&rig.queue, Class::Journal), 0, "the log is elsewhere");
+}
