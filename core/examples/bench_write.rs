@@ -163,7 +163,10 @@ fn main() {
     };
     let only = std::env::args().nth(1);
     for job in [base, over, random, s3, s3j] {
-        if only.as_ref().is_some_and(|o| !job.name.contains(o.as_str())) {
+        if only
+            .as_ref()
+            .is_some_and(|o| !job.name.contains(o.as_str()))
+        {
             continue;
         }
         let sim = Sim::new(1, 2);

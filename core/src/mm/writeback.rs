@@ -426,7 +426,11 @@ fn expired(
 
 /// To the young end of the dirty list; never older than what is there already (`redirty_tail_locked`).
 fn redirty_tail(lists: &mut Lists, m: &AddressSpace, now: Nanos) {
-    let youngest = lists.dirty.values().next_back().map(AddressSpace::dirtied_when);
+    let youngest = lists
+        .dirty
+        .values()
+        .next_back()
+        .map(AddressSpace::dirtied_when);
     if youngest.is_some_and(|t| m.dirtied_when() < t) {
         m.set_dirtied_when(now);
     }

@@ -461,10 +461,22 @@ fn journal_block(reader: &R<'_>, layout: &Layout, n: u32, block: u64) -> Inspect
         format!("transaction {}", h.h_sequence),
         Selection::Tid(h.h_sequence),
     ));
+    control_block(&content, &jsb, h, n, &mut out);
+    out
+}
+
+/// What a descriptor, commit or revoke block says beyond its header.
+fn control_block(
+    content: &[u8],
+    jsb: &JournalSuperblock,
+    h: JournalHeader,
+    n: u32,
+    out: &mut Inspect,
+) {
     match h.h_blocktype {
         JBD2_DESCRIPTOR_BLOCK => {
             out.title = format!("Descriptor of transaction {}.", h.h_sequence);
-            for (i, tag) in BlockTags::new(&content, jsb.tag_format()).enumerate() {
+            for (i, tag) in BlockTags::new(content, jsb.tag_format()).enumerate() {
                 let value = format!("home block {}, flags {:#x}", tag.t_blocknr, tag.t_flags);
                 out.fields
                     .push(plain("tag", 12, 0, format!("{:#x}", tag.t_checksum), value));
@@ -474,7 +486,7 @@ fn journal_block(reader: &R<'_>, layout: &Layout, n: u32, block: u64) -> Inspect
         }
         JBD2_COMMIT_BLOCK => {
             out.title = format!("Commit block of transaction {}.", h.h_sequence);
-            if let Some(c) = CommitBlock::decode(&content) {
+            if let Some(c) = CommitBlock::decode(content) {
                 let when = format!("{}.{:09}", c.h_commit_sec, c.h_commit_nsec);
                 out.fields.push(plain(
                     "h_chksum[0]",
@@ -495,5 +507,4 @@ fn journal_block(reader: &R<'_>, layout: &Layout, n: u32, block: u64) -> Inspect
         JBD2_REVOKE_BLOCK => out.title = format!("Revoke block of transaction {}.", h.h_sequence),
         _ => {}
     }
-    out
 }

@@ -211,7 +211,9 @@ impl Vfs {
     async fn do_chattr(&self, inode: &Rc<Inode>, flags: u32) -> FsResult<()> {
         let journal = flags & flag::JOURNAL_DATA;
         if inode.is_reg() && journal != inode.core.borrow().flags & flag::JOURNAL_DATA {
-            self.fs.change_inode_journal_flag(inode, journal != 0).await?;
+            self.fs
+                .change_inode_journal_flag(inode, journal != 0)
+                .await?;
         }
         self.fs.setattr_flags(inode, flags).await
     }

@@ -50,7 +50,12 @@ impl Files {
 
     /// Takes a file out; EBADF if there is none.
     pub(super) fn remove(&self, fd: Fd) -> FsResult<Rc<File>> {
-        match self.0.borrow_mut().get_mut(fd.0 as usize).and_then(Option::take) {
+        match self
+            .0
+            .borrow_mut()
+            .get_mut(fd.0 as usize)
+            .and_then(Option::take)
+        {
             Some(file) => Ok(file),
             None => fail(Errno::EBADF),
         }

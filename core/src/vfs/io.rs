@@ -42,7 +42,9 @@ impl Vfs {
         }
         let mut w = self.walk(path).await?;
         let mut must_be_dir = flags.has(OpenFlags::DIRECTORY);
-        let opened = self.open_last(&mut w, flags, perm, &mut must_be_dir).await?;
+        let opened = self
+            .open_last(&mut w, flags, perm, &mut must_be_dir)
+            .await?;
         op.ino.set(opened.inode.ino);
         let done = self.finish_open(&opened, flags, must_be_dir).await;
         match done {
@@ -286,7 +288,10 @@ impl Vfs {
         if !file.flags.writable() {
             return fail(Errno::EBADF);
         }
-        if offset.checked_add(len).is_none_or(|end| end > i64::MAX as u64) {
+        if offset
+            .checked_add(len)
+            .is_none_or(|end| end > i64::MAX as u64)
+        {
             return fail(Errno::EINVAL);
         }
         let mut pos = offset;
@@ -310,7 +315,10 @@ impl Vfs {
         if !file.flags.readable() {
             return fail(Errno::EBADF);
         }
-        if offset.checked_add(len).is_none_or(|end| end > i64::MAX as u64) {
+        if offset
+            .checked_add(len)
+            .is_none_or(|end| end > i64::MAX as u64)
+        {
             return fail(Errno::EINVAL);
         }
         match file.inode.mode() & mode::S_IFMT {
@@ -411,19 +419,14 @@ impl Vfs {
 
     /// `fallocate(2)`.
     pub async fn fallocate(&self, fd: Fd, how: u32, offset: i64, len: i64) -> SysResult<()> {
-        let op = self.begin(Call::Fallocate, Ino(0), offset.max(0) as u64).await;
+        let op = self
+            .begin(Call::Fallocate, Ino(0), offset.max(0) as u64)
+            .await;
         let done = self.do_fallocate(&op, fd, how, offset, len).await;
         self.end(&op, done)
     }
 
-    async fn do_fallocate(
-        &self,
-        op: &Op,
-        fd: Fd,
-        how: u32,
-        offset: i64,
-        len: i64,
-    ) -> FsResult<()> {
+    async fn do_fallocate(&self, op: &Op, fd: Fd, how: u32, offset: i64, len: i64) -> FsResult<()> {
         use super::falloc::{COLLAPSE_RANGE, INSERT_RANGE, KEEP_SIZE, PUNCH_HOLE};
         use super::falloc::{UNSHARE_RANGE, ZERO_RANGE};
         let file = self.files.get(fd)?;

@@ -118,7 +118,8 @@ fn create_and_unlink_cost_what_linux_pays() {
     let truth = run(|vfs| async move {
         vfs.mkdir(b"d", 0o755).await?;
         for i in 0..5000 {
-            vfs.create(format!("d/file{i:06}").as_bytes(), 0o644).await?;
+            vfs.create(format!("d/file{i:06}").as_bytes(), 0o644)
+                .await?;
         }
         vfs.syncfs().await?;
         for i in 0..5000 {

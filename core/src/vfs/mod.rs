@@ -13,10 +13,10 @@ mod create;
 mod dcache;
 mod files;
 mod io;
-mod remove;
-mod rename;
 #[cfg(test)]
 mod lab_tests;
+mod remove;
+mod rename;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -33,9 +33,7 @@ use files::Files;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-pub use types::{
-    falloc, Fd, OpenFlags, RenameFlags, Stat, StatFs, SysResult, Timespec, XattrMode,
-};
+pub use types::{falloc, Fd, OpenFlags, RenameFlags, Stat, StatFs, SysResult, Timespec, XattrMode};
 
 /// The mounted file system.
 #[derive(Clone)]

@@ -17,13 +17,7 @@ impl Vfs {
         self.end(&op, done)
     }
 
-    async fn do_rename(
-        &self,
-        op: &Op,
-        old: &[u8],
-        new: &[u8],
-        flags: RenameFlags,
-    ) -> FsResult<()> {
+    async fn do_rename(&self, op: &Op, old: &[u8], new: &[u8], flags: RenameFlags) -> FsResult<()> {
         let exchange = flags.has(RenameFlags::EXCHANGE);
         if flags.0 & !7 != 0 || exchange && flags.0 & 5 != 0 {
             return fail(Errno::EINVAL);

@@ -114,7 +114,12 @@ async fn random_names(vfs: Rc<Vfs>, steps: u64, spread: u64) {
 
 #[test]
 fn names_match_a_map_in_linear_and_indexed_directories() {
-    for opts in ["-b 1024", "-b 4096", "-b 1024 -O ^dir_index", "-b 4096 -O inline_data"] {
+    for opts in [
+        "-b 1024",
+        "-b 4096",
+        "-b 1024 -O ^dir_index",
+        "-b 4096 -O inline_data",
+    ] {
         with_fs(opts, |vfs| random_names(vfs, 3000, 40));
         with_fs(opts, |vfs| random_names(vfs, 3000, 1500));
     }
@@ -125,7 +130,9 @@ fn two_index_levels_hold_and_end_with_an_error() {
     with_fs("-b 1024 -N 20000", |vfs| async move {
         vfs.mkdir(b"d", 0o755).await.unwrap();
         for i in 0..9000u32 {
-            vfs.create(format!("d/{i:0>40}").as_bytes(), 0o644).await.unwrap();
+            vfs.create(format!("d/{i:0>40}").as_bytes(), 0o644)
+                .await
+                .unwrap();
         }
         assert_eq!(vfs.readdir(b"d").await.unwrap().len(), 9000);
         for i in (0..9000u32).step_by(3) {
@@ -172,7 +179,10 @@ fn path_walks_give_the_kernels_errors() {
         let f = vfs.lstat(b"f").await.unwrap().ino;
         let fd = vfs.open(b"to/back", OpenFlags::RDONLY, 0).await.unwrap();
         assert_eq!(vfs.fstat(fd).await.unwrap().ino, f);
-        assert_eq!(vfs.open(b"loop", OpenFlags::RDONLY, 0).await, Err(Errno::ELOOP));
+        assert_eq!(
+            vfs.open(b"loop", OpenFlags::RDONLY, 0).await,
+            Err(Errno::ELOOP)
+        );
         assert_eq!(vfs.fstat(Fd(99)).await, Err(Errno::EBADF));
         assert_eq!(
             vfs.rename(b"d", b"d/sub/x", RenameFlags::NONE).await,
@@ -188,7 +198,9 @@ fn an_unlinked_open_file_lives_until_it_is_closed() {
         let fd = vfs.open(b"f", flags, 0o600).await.unwrap();
         vfs.unlink(b"f").await.unwrap();
         assert_eq!(vfs.lstat(b"f").await.map(|s| s.nlink), Err(Errno::ENOENT));
-        let n = vfs.pwrite(fd, 0, 5000, WriteSource::Content { seed: 3 }).await;
+        let n = vfs
+            .pwrite(fd, 0, 5000, WriteSource::Content { seed: 3 })
+            .await;
         assert_eq!(n, Ok(5000));
         assert_eq!(vfs.fstat(fd).await.unwrap().nlink, 0);
         vfs.syncfs().await.unwrap();
@@ -216,7 +228,11 @@ fn attributes_match_a_map_in_body_and_shared_blocks() {
                     let gone = vfs.removexattr(path, name).await;
                     let had = model.remove(&(f, k)).is_some();
                     assert_eq!(gone, if had { Ok(()) } else { Err(Errno::ENODATA) });
-                } else if vfs.setxattr(path, name, &value, XattrMode::Any).await.is_ok() {
+                } else if vfs
+                    .setxattr(path, name, &value, XattrMode::Any)
+                    .await
+                    .is_ok()
+                {
                     model.insert((f, k), value);
                 }
                 if step % 300 == 0 {

@@ -105,7 +105,8 @@ impl Vfs {
         let inode = self.lookup_path(path, false).await?;
         op.ino.set(inode.ino);
         self.want_write()?;
-        self.change_xattr(inode, name, None, XattrFlag::Replace).await
+        self.change_xattr(inode, name, None, XattrFlag::Replace)
+            .await
     }
 
     async fn change_xattr(

@@ -65,7 +65,10 @@ impl Acl {
         let mut acl = Vec::new();
         for e in value[4..].chunks_exact(8) {
             let tag = le16(e, 0);
-            if !matches!(tag, USER_OBJ | ACL_USER | GROUP_OBJ | ACL_GROUP | MASK | OTHER) {
+            if !matches!(
+                tag,
+                USER_OBJ | ACL_USER | GROUP_OBJ | ACL_GROUP | MASK | OTHER
+            ) {
                 return Err(Errno::EINVAL);
             }
             acl.push(Entry {
@@ -282,8 +285,14 @@ impl Ext4 {
             .ok_or(FsError::Errno(Errno::EIO))?;
         inode.core.borrow_mut().mode = i_mode;
         if i_mode & mode::S_IFMT == mode::S_IFDIR {
-            self.set_acl_handle(h, inode, AclType::Default, Some(&default), XattrFlag::Create)
-                .await?;
+            self.set_acl_handle(
+                h,
+                inode,
+                AclType::Default,
+                Some(&default),
+                XattrFlag::Create,
+            )
+            .await?;
         }
         if more {
             self.set_acl_handle(h, inode, AclType::Access, Some(&access), XattrFlag::Create)
@@ -321,7 +330,12 @@ mod tests {
         let minimal = acl(&[(USER_OBJ, 6, 0), (GROUP_OBJ, 4, 0), (OTHER, 4, 0)]);
         assert!(minimal.valid());
         assert_eq!(minimal.equiv_mode(), (0o644, true));
-        let named = [(USER_OBJ, 6, 0), (ACL_USER, 7, 5), (GROUP_OBJ, 4, 0), (OTHER, 4, 0)];
+        let named = [
+            (USER_OBJ, 6, 0),
+            (ACL_USER, 7, 5),
+            (GROUP_OBJ, 4, 0),
+            (OTHER, 4, 0),
+        ];
         assert!(!acl(&named).valid());
         let full = acl(&[
             (USER_OBJ, 6, 0),

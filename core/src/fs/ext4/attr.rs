@@ -198,8 +198,7 @@ impl Ext4 {
 
     fn atime_needs_update(&self, inode: &Inode) -> bool {
         let opts = self.opts.borrow();
-        if !self.writable.get() || opts.atime == AtimeMode::Never || inode.has_flag(flag::NOATIME)
-        {
+        if !self.writable.get() || opts.atime == AtimeMode::Never || inode.has_flag(flag::NOATIME) {
             return false;
         }
         if opts.nodiratime && inode.is_dir() {

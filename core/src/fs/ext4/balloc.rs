@@ -99,7 +99,10 @@ impl Ext4 {
         }
         if self.geo.group_csum && desc.has_flag(EXT4_BG_BLOCK_UNINIT) && !bh.uptodate() {
             if group == 0 {
-                let kind = CorruptKind::GroupBlockBitmap { group, block: block.0 };
+                let kind = CorruptKind::GroupBlockBitmap {
+                    group,
+                    block: block.0,
+                };
                 return Err(self.corrupt(Corrupt::new(kind, 0)));
             }
             bh.modify(|b| self.init_block_bitmap(group, b));
@@ -152,7 +155,11 @@ impl Ext4 {
             .metadata_csum
             .then(|| bh.read(|b| block_bitmap_csum(&self.csum, &self.sb.borrow(), b)));
         let uninit = self.groups.desc(group).has_flag(EXT4_BG_BLOCK_UNINIT) && self.geo.group_csum;
-        let fresh = if uninit { Some(self.free_clusters_after_init(group)) } else { None };
+        let fresh = if uninit {
+            Some(self.free_clusters_after_init(group))
+        } else {
+            None
+        };
         self.groups.update(group, |d| {
             if let Some(free) = fresh {
                 d.bg_flags &= !EXT4_BG_BLOCK_UNINIT;
@@ -185,7 +192,8 @@ impl Ext4 {
         if !self.has_free_clusters(n, flags) {
             return Err(FsError::NoSpace);
         }
-        self.dirty_clusters.set(self.dirty_clusters.get() + n as i64);
+        self.dirty_clusters
+            .set(self.dirty_clusters.get() + n as i64);
         Ok(())
     }
 

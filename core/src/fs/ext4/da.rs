@@ -34,7 +34,13 @@ pub(super) struct Chunk<'a> {
 impl<'a> Chunk<'a> {
     /// The next piece of a write of `src` (which starts at `start`) from `pos` on, with `left` bytes to go, on a
     /// file whose folios have at most `1 << max` pages (`write_begin_get_folio`, `fgf_set_order`).
-    pub(super) fn next(start: u64, pos: u64, left: u64, src: WriteSource<'a>, max: u32) -> Chunk<'a> {
+    pub(super) fn next(
+        start: u64,
+        pos: u64,
+        left: u64,
+        src: WriteSource<'a>,
+        max: u32,
+    ) -> Chunk<'a> {
         let window = (PAGE_SIZE as u64) << max;
         let want = left.min(window - pos % window);
         let index = pos >> 12;
@@ -161,7 +167,9 @@ impl Ext4 {
                 f.set_order(chunk.order);
                 f.set_uptodate(blocks_touching(from, to, bs));
             });
-            inode.mapping.set_dirty(index, blocks_touching(from, to, bs));
+            inode
+                .mapping
+                .set_dirty(index, blocks_touching(from, to, bs));
             done += (to - from) as u64;
         }
         self.da_write_end(inode, chunk.pos, done).await?;
@@ -346,7 +354,10 @@ mod tests {
             orders(4096, 4 * 4096, 9),
             [(4096, 4096, 0), (8192, 8192, 1), (16384, 4096, 0)]
         );
-        assert_eq!(orders(0, 4 << 20, 9), [(0, 2 << 20, 9), (2 << 20, 2 << 20, 9)]);
+        assert_eq!(
+            orders(0, 4 << 20, 9),
+            [(0, 2 << 20, 9), (2 << 20, 2 << 20, 9)]
+        );
         assert_eq!(orders(0, 8192, 0), [(0, 4096, 0), (4096, 4096, 0)]);
     }
 

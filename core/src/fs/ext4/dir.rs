@@ -77,7 +77,13 @@ fn run_dirblock(args: &TriggerArgs, b: &mut [u8]) {
 }
 
 fn run_dx(args: &TriggerArgs, b: &mut [u8]) {
-    dx::csum_set(&csum_ctx(args), args.ino, args.generation, b, args.extra as usize);
+    dx::csum_set(
+        &csum_ctx(args),
+        args.ino,
+        args.generation,
+        b,
+        args.extra as usize,
+    );
 }
 
 impl Ext4 {
@@ -160,10 +166,16 @@ impl Ext4 {
         let generation = dir.core.borrow().generation;
         if kind == DirBlockKind::Index {
             if !index {
-                return Err(Corrupt::new(CorruptKind::DxNode {}, 0).at(bh.blocknr.0).into());
+                return Err(Corrupt::new(CorruptKind::DxNode {}, 0)
+                    .at(bh.blocknr.0)
+                    .into());
             }
             if !bh.test(Bh::VERIFIED) {
-                let base = if lblk == 0 { ROOT_ENTRIES } else { NODE_ENTRIES };
+                let base = if lblk == 0 {
+                    ROOT_ENTRIES
+                } else {
+                    NODE_ENTRIES
+                };
                 bh.read(|b| dx::csum_verify(&self.csum, dir.ino.0, generation, b, base))
                     .map_err(|e| e.at(bh.blocknr.0))?;
                 bh.set(Bh::VERIFIED);
@@ -439,8 +451,7 @@ impl Ext4 {
 
     /// True if `dir` may not get another subdirectory (`EXT4_DIR_LINK_MAX`).
     pub(crate) fn dir_link_max(&self, dir: &Inode) -> bool {
-        dir.core.borrow().nlink >= LINK_MAX
-            && !(self.geo.dir_nlink && self.is_dx(dir))
+        dir.core.borrow().nlink >= LINK_MAX && !(self.geo.dir_nlink && self.is_dx(dir))
     }
 
     /// Inode number that `..` of `dir` names.

@@ -113,7 +113,14 @@ pub(crate) fn insert_at(
     };
     if used {
         bytes::put_le16(block, at as usize + 4, rec_len_to_disk(used_len));
-        put_dirent(block, at + used_len, ino, rec_len - used_len, name, file_type);
+        put_dirent(
+            block,
+            at + used_len,
+            ino,
+            rec_len - used_len,
+            name,
+            file_type,
+        );
     } else {
         put_dirent(block, at, ino, rec_len, name, file_type);
     }

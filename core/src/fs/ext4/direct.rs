@@ -63,7 +63,9 @@ impl Ext4 {
             pos: start,
             src,
             src_pos: start,
-            write_through: f.flags.dsync && !f.flags.sync && self.queue.device().config().params.fua != 0,
+            write_through: f.flags.dsync
+                && !f.flags.sync
+                && self.queue.device().config().params.fua != 0,
         };
         let res = self.iomap_dio_write(inode, &mut dio, start + n).await;
         let done = dio.pos - start;
@@ -75,7 +77,9 @@ impl Ext4 {
         match res {
             // Holes of a file without extents can only be filled through the page cache.
             Err(FsError::Errno(Errno::EAGAIN)) => {
-                return self.dio_fall_back(inode, f, pos, (done, n - done), src).await;
+                return self
+                    .dio_fall_back(inode, f, pos, (done, n - done), src)
+                    .await;
             }
             Err(e) if done == 0 => return Err(e),
             _ => {}
@@ -100,12 +104,17 @@ impl Ext4 {
             WriteSource::Bytes(b) => WriteSource::Bytes(&b[done as usize..]),
             content @ WriteSource::Content { .. } => content,
         };
-        let plain = FileState::new(inode, super::file::IoFlags {
-            append: false,
-            direct: false,
-            ..f.flags
-        });
-        let n = self.buffered_write_iter(inode, &plain, pos, left, rest).await?;
+        let plain = FileState::new(
+            inode,
+            super::file::IoFlags {
+                append: false,
+                direct: false,
+                ..f.flags
+            },
+        );
+        let n = self
+            .buffered_write_iter(inode, &plain, pos, left, rest)
+            .await?;
         if n > 0 {
             self.write_and_wait(inode, from, from + n - 1).await?;
             self.invalidate_pages(inode, from >> 12, (from + n - 1) >> 12);
@@ -114,7 +123,12 @@ impl Ext4 {
     }
 
     /// Writes up to byte `end`, mapping by mapping (kernel `iomap_dio_rw`).
-    async fn iomap_dio_write(&self, inode: &Rc<Inode>, dio: &mut Dio<'_>, end: u64) -> FsResult<()> {
+    async fn iomap_dio_write(
+        &self,
+        inode: &Rc<Inode>,
+        dio: &mut Dio<'_>,
+        end: u64,
+    ) -> FsResult<()> {
         let (first, last) = (dio.pos >> 12, (end - 1) >> 12);
         if inode.mapping.nrpages() > 0 {
             self.write_and_wait(inode, dio.pos, end - 1).await?;

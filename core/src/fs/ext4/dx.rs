@@ -8,9 +8,9 @@
 //! 3. Splits change only blocks for which the handle has write access, and never lose the entry being inserted:
 //!    it is added after the split, into the half its hash belongs to.
 
+use super::dir::{DirBlockKind, DirSlot, NewEntry, Place};
 use super::dirblock::{self, entries_end};
 use super::dx_node::{self, NODE_ENTRIES, ROOT_ENTRIES};
-use super::dir::{DirBlockKind, DirSlot, NewEntry, Place};
 use super::{flag, Ext4, Inode};
 use crate::format::ext4::dirent::{dirent_at, init_tail};
 use crate::format::ext4::dirhash::{dirhash, DirHash};
@@ -63,11 +63,15 @@ pub(crate) struct DxPath {
 
 impl DxPath {
     fn frame(&self, i: usize) -> &DxFrame {
-        self.frames[i].as_ref().expect("frames up to `last` are set")
+        self.frames[i]
+            .as_ref()
+            .expect("frames up to `last` are set")
     }
 
     fn frame_mut(&mut self, i: usize) -> &mut DxFrame {
-        self.frames[i].as_mut().expect("frames up to `last` are set")
+        self.frames[i]
+            .as_mut()
+            .expect("frames up to `last` are set")
     }
 
     /// Block of the leaf the path leads to.
@@ -171,9 +175,7 @@ impl Ext4 {
             level -= 1;
         }
         let frame = path.frame(level);
-        let start = frame
-            .bh
-            .read(|b| dx_node::hash(b, frame.base, frame.at));
+        let start = frame.bh.read(|b| dx_node::hash(b, frame.base, frame.at));
         if let Some(hash) = hash {
             if hash & 1 == 0 && start & !1 != hash {
                 return Ok(None);
@@ -207,7 +209,11 @@ impl Ext4 {
             if let Some(slot) = self.search_buffer(&bh, name)? {
                 return Ok(Some(slot));
             }
-            if self.dx_next_block(dir, &mut path, Some(hash)).await?.is_none() {
+            if self
+                .dx_next_block(dir, &mut path, Some(hash))
+                .await?
+                .is_none()
+            {
                 return Ok(None);
             }
         }
@@ -244,12 +250,7 @@ impl Ext4 {
     }
 
     /// Makes room in the lowest index block of the path. True if the path must be searched again.
-    async fn split_index(
-        &self,
-        h: &mut Handle,
-        dir: &Inode,
-        path: &mut DxPath,
-    ) -> FsResult<bool> {
+    async fn split_index(&self, h: &mut Handle, dir: &Inode, path: &mut DxPath) -> FsResult<bool> {
         let mut level = path.last;
         let mut restart = false;
         let mut add_level = true;
@@ -324,9 +325,8 @@ impl Ext4 {
         let (lblk, bh2) = self.append(h, dir).await?;
         self.get_write_access(h, &bh).await?;
         self.get_write_access(h, &frame.bh).await?;
-        let map = bh.read(|b| {
-            dirblock::make_map(b, end, |name| self.hash_name(version, name).hash)
-        })?;
+        let map =
+            bh.read(|b| dirblock::make_map(b, end, |name| self.hash_name(version, name).hash))?;
         let split = dirblock::split_point(&map, size as u32);
         if split == 0 {
             let kind = CorruptKind::DirentOverrun {
@@ -351,7 +351,13 @@ impl Ext4 {
             })
         })?;
         frame.bh.modify(|b| {
-            dx_node::insert_after(b, frame.base, frame.at, hash2.wrapping_add(continued), lblk.0);
+            dx_node::insert_after(
+                b,
+                frame.base,
+                frame.at,
+                hash2.wrapping_add(continued),
+                lblk.0,
+            );
         });
         let (target, other) = if hash >= hash2 { (bh2, bh) } else { (bh, bh2) };
         self.dirty_dirblock(h, dir, &other).await?;
@@ -406,9 +412,7 @@ impl Ext4 {
         };
         self.dirty_dx_node(h, dir, &frame.bh).await?;
         self.dirty_dirblock(h, dir, &bh2).await?;
-        let done = self
-            .do_split(h, dir, bh2, &mut frame, hash, version)
-            .await;
+        let done = self.do_split(h, dir, bh2, &mut frame, hash, version).await;
         let added = match done {
             Ok(bh) => self.add_dirent_to_buf(h, dir, &bh, new).await,
             Err(e) => Err(e),
@@ -425,11 +429,7 @@ impl Ext4 {
     }
 
     /// Looks for `name` in one leaf buffer.
-    pub(crate) fn search_buffer(
-        &self,
-        bh: &Rc<Buffer>,
-        name: &[u8],
-    ) -> FsResult<Option<DirSlot>> {
+    pub(crate) fn search_buffer(&self, bh: &Rc<Buffer>, name: &[u8]) -> FsResult<Option<DirSlot>> {
         let found = bh
             .read(|b| {
                 dirblock::search(b, 0, b.len(), name)

@@ -22,10 +22,11 @@ impl Ext4 {
                 | CorruptKind::BlockBitmapChecksum { .. }
                 | CorruptKind::InodeBitmapChecksum { .. }
         ) {
-            self.sim.emit(Category::Structures, || Event::ChecksumFailed {
-                block: crate::base::FsBlock(block),
-                ino: Ino(0),
-            });
+            self.sim
+                .emit(Category::Structures, || Event::ChecksumFailed {
+                    block: crate::base::FsBlock(block),
+                    ino: Ino(0),
+                });
         }
         self.note_error("ext4_error", block);
         FsError::Corrupt(c)
@@ -33,7 +34,11 @@ impl Ext4 {
 
     /// Blocks that inode `ino` may not own.
     pub(crate) fn corrupt_alloc(&self, ino: Ino, block: u64) -> FsError {
-        let kind = CorruptKind::ExtentBounds { lblk: 0, pblk: block, len: 1 };
+        let kind = CorruptKind::ExtentBounds {
+            lblk: 0,
+            pblk: block,
+            len: 1,
+        };
         self.note_error_of("ext4_inode_block_valid", block, ino);
         FsError::Corrupt(Corrupt::new(kind, 0).at(block))
     }
@@ -92,10 +97,11 @@ impl Ext4 {
     /// Writes the superblock from a worker (kernel `update_super_work`).
     fn schedule_super_update(&self) {
         if let Some(fs) = self.me.upgrade() {
-            self.sim.spawn("kworker/ext4-sb", TaskClass::Kworker, async move {
-                // Nobody is there to tell: the error is in memory and goes out with the next write.
-                let _ = fs.commit_super().await;
-            });
+            self.sim
+                .spawn("kworker/ext4-sb", TaskClass::Kworker, async move {
+                    // Nobody is there to tell: the error is in memory and goes out with the next write.
+                    let _ = fs.commit_super().await;
+                });
         }
     }
 
@@ -148,7 +154,8 @@ impl Ext4 {
             flags |= BioFlags::FUA;
         }
         let lba = Lba(self.sbh.blocknr.0 * u64::from(self.geo.block_size / 512));
-        let bio = Bio::write(lba, self.geo.block_size, self.sbh.payload(), Role::Super).flags(flags);
+        let bio =
+            Bio::write(lba, self.geo.block_size, self.sbh.payload(), Role::Super).flags(flags);
         self.queue.run(bio).await?;
         self.sbh.set(Bh::UPTODATE);
         Ok(())

@@ -1,7 +1,10 @@
 //! The seam between ext4 and its journal (kernel `ext4_jbd2.c`, `ext4_jbd2.h`): handles, access to buffers, and
 //! the credits Linux 6.18 reserves. Only this file knows the mode without a journal.
 
-#![allow(clippy::unused_self, reason = "all operations are methods of the file system")]
+#![allow(
+    clippy::unused_self,
+    reason = "all operations are methods of the file system"
+)]
 
 use super::{flag, DataMode, Ext4, Inode, Stats};
 use crate::base::{Errno, FsBlock};
@@ -73,8 +76,13 @@ impl Ext4 {
         rsv: u32,
     ) -> FsResult<Handle> {
         Stats::inc(&self.stats.ext4_journal_start_inode);
-        self.journal_start_with(ty, credits, rsv, self.revoke_credits(DEFAULT_REVOKE_CREDITS))
-            .await
+        self.journal_start_with(
+            ty,
+            credits,
+            rsv,
+            self.revoke_credits(DEFAULT_REVOKE_CREDITS),
+        )
+        .await
     }
 
     /// Starts a handle that may revoke `revoke` blocks (kernel `ext4_journal_start_with_revoke`).

@@ -110,7 +110,12 @@ mod tests {
 
     fn put(b: &mut [u8], i: u16, lblk: u32) {
         open_gap(b, i);
-        let e = Extent { lblk, len: 1, unwritten: false, pblk: 100 + u64::from(lblk) };
+        let e = Extent {
+            lblk,
+            len: 1,
+            unwritten: false,
+            pblk: 100 + u64::from(lblk),
+        };
         e.encode(b, i);
     }
 
@@ -121,15 +126,29 @@ mod tests {
         for (i, l) in [(0, 30), (0, 10), (1, 20), (3, 40)] {
             put(&mut b, i, l);
         }
-        assert_eq!((0..4).map(|i| lblk(&b, i)).collect::<Vec<_>>(), [10, 20, 30, 40]);
-        for (t, want) in [(0, 0), (10, 0), (19, 0), (20, 1), (39, 2), (40, 3), (999, 3)] {
+        assert_eq!(
+            (0..4).map(|i| lblk(&b, i)).collect::<Vec<_>>(),
+            [10, 20, 30, 40]
+        );
+        for (t, want) in [
+            (0, 0),
+            (10, 0),
+            (19, 0),
+            (20, 1),
+            (39, 2),
+            (40, 3),
+            (999, 3),
+        ] {
             assert_eq!(search(&b, t), want, "{t}");
         }
         let tail = cut_tail(&mut b, 2);
         assert_eq!((entries(&b), tail.len()), (2, 24));
         append(&mut b, &tail);
         remove(&mut b, 1);
-        assert_eq!((0..3).map(|i| lblk(&b, i)).collect::<Vec<_>>(), [10, 30, 40]);
+        assert_eq!(
+            (0..3).map(|i| lblk(&b, i)).collect::<Vec<_>>(),
+            [10, 30, 40]
+        );
         assert_eq!(search(&[0; 60], 5), 0);
     }
 }

@@ -4,7 +4,10 @@
 //! Locks: the caller holds `i_data_sem`, for writing where the tree changes.
 //! Invariant: in each index node, entry i begins at or before the first extent of its child.
 
-#![allow(clippy::unused_self, reason = "all operations are methods of the file system")]
+#![allow(
+    clippy::unused_self,
+    reason = "all operations are methods of the file system"
+)]
 
 use super::balloc::FreeFlags;
 use super::mballoc::MbFlags;
@@ -164,7 +167,11 @@ impl Ext4 {
             if prev != 0 && prev != e.lblk {
                 es.cache(prev, e.lblk - prev, 0, EsStatus::Hole);
             }
-            let status = if e.unwritten { EsStatus::Unwritten } else { EsStatus::Written };
+            let status = if e.unwritten {
+                EsStatus::Unwritten
+            } else {
+                EsStatus::Written
+            };
             es.cache(e.lblk, u32::from(e.len), e.pblk, status);
             prev = e.lblk + u32::from(e.len);
         }
@@ -174,7 +181,9 @@ impl Ext4 {
     pub(crate) async fn find_extent(&self, inode: &Inode, lblk: u32) -> FsResult<ExtPath> {
         let mut depth = self.ext_depth(inode)?;
         let pos = node::search(&inode.core.borrow().i_block, lblk);
-        let mut path = ExtPath { levels: vec![Level { bh: None, pos }] };
+        let mut path = ExtPath {
+            levels: vec![Level { bh: None, pos }],
+        };
         while depth > 0 {
             let leaf = {
                 let l = path.leaf();
@@ -186,7 +195,9 @@ impl Ext4 {
             path.levels.push(Level { bh: Some(bh), pos });
         }
         self.sim
-            .charge(crate::base::Nanos(self.cost.map_level.0 * path.levels.len() as u64))
+            .charge(crate::base::Nanos(
+                self.cost.map_level.0 * path.levels.len() as u64,
+            ))
             .await;
         Ok(path)
     }
@@ -194,7 +205,9 @@ impl Ext4 {
     /// The extent that the path points at.
     pub(crate) fn path_extent(&self, inode: &Inode, path: &ExtPath) -> Option<Extent> {
         let l = path.leaf();
-        self.node(inode, l, |b| (l.pos < node::entries(b)).then(|| Extent::decode(b, l.pos)))
+        self.node(inode, l, |b| {
+            (l.pos < node::entries(b)).then(|| Extent::decode(b, l.pos))
+        })
     }
 
     /// First block of the next leaf, `EXT_MAX_BLOCKS` if there is none (kernel `ext4_ext_next_leaf_block`).
@@ -314,7 +327,10 @@ impl Ext4 {
         (nomerge, mb): (bool, MbFlags),
     ) -> FsResult<()> {
         if newex.len == 0 {
-            return Err(self.corrupt(Corrupt::new(CorruptKind::ExtentLength { lblk: newex.lblk }, 0)));
+            return Err(self.corrupt(Corrupt::new(
+                CorruptKind::ExtentLength { lblk: newex.lblk },
+                0,
+            )));
         }
         let mut path = path;
         if !nomerge && self.try_extend(h, inode, &mut path, &newex).await? {
@@ -327,7 +343,11 @@ impl Ext4 {
         let l = path.leaf().clone();
         let pos = self.node_mut(inode, &l, |b| {
             let n = node::entries(b);
-            let at = if n == 0 || newex.lblk < node::lblk(b, l.pos) { l.pos.min(n) } else { l.pos + 1 };
+            let at = if n == 0 || newex.lblk < node::lblk(b, l.pos) {
+                l.pos.min(n)
+            } else {
+                l.pos + 1
+            };
             node::open_gap(b, at);
             newex.encode(b, at);
             at
@@ -361,17 +381,31 @@ impl Ext4 {
             (prev, next)
         });
         let mut ex = ex;
-        if let Some(next) = next.filter(|n| newex.lblk > ex.lblk && newex.end() == u64::from(n.lblk) && ex.end() < u64::from(newex.lblk)) {
+        if let Some(next) = next.filter(|n| {
+            newex.lblk > ex.lblk
+                && newex.end() == u64::from(n.lblk)
+                && ex.end() < u64::from(newex.lblk)
+        }) {
             at += 1;
             ex = next;
-        } else if let Some(prev) = prev.filter(|p| newex.lblk < ex.lblk && p.end() == u64::from(newex.lblk) && newex.end() < u64::from(ex.lblk)) {
+        } else if let Some(prev) = prev.filter(|p| {
+            newex.lblk < ex.lblk
+                && p.end() == u64::from(newex.lblk)
+                && newex.end() < u64::from(ex.lblk)
+        }) {
             at -= 1;
             ex = prev;
         }
         let grown = if can_merge(&ex, newex) {
-            Extent { len: ex.len + newex.len, ..ex }
+            Extent {
+                len: ex.len + newex.len,
+                ..ex
+            }
         } else if can_merge(newex, &ex) {
-            Extent { len: ex.len + newex.len, ..*newex }
+            Extent {
+                len: ex.len + newex.len,
+                ..*newex
+            }
         } else {
             return Ok(false);
         };
@@ -428,7 +462,9 @@ impl Ext4 {
         if path.depth() != 1 {
             return Ok(());
         }
-        let Some(bh) = path.leaf().bh.clone() else { return Ok(()) };
+        let Some(bh) = path.leaf().bh.clone() else {
+            return Ok(());
+        };
         let root_entries = self.node(inode, &path.levels[0], node::entries);
         let n = bh.read(node::entries);
         let room = max_entries(60);
@@ -452,7 +488,8 @@ impl Ext4 {
         let block = bh.blocknr;
         path.levels = vec![Level { bh: None, pos }];
         let flags = FreeFlags::METADATA.with(FreeFlags::FORGET);
-        self.free_buffer_blocks(h, inode, Some(bh), block, 1, flags).await
+        self.free_buffer_blocks(h, inode, Some(bh), block, 1, flags)
+            .await
     }
 
     /// Makes the indexes above a leaf begin where it begins (kernel `ext4_ext_correct_indexes`).
@@ -499,7 +536,9 @@ impl Ext4 {
             .path_extent(inode, &path)
             .is_some_and(|e| newex.lblk > e.lblk);
         // The next leaf serves only what lies past the last entry of this one.
-        let last = self.node(inode, path.leaf(), |b| path.leaf().pos + 1 >= node::entries(b));
+        let last = self.node(inode, path.leaf(), |b| {
+            path.leaf().pos + 1 >= node::entries(b)
+        });
         let next = if after && last {
             self.next_leaf_block(inode, &path)
         } else {
@@ -526,9 +565,9 @@ impl Ext4 {
     ) -> FsResult<ExtPath> {
         loop {
             let depth = path.depth();
-            let room = (0..depth).rev().find(|&i| {
-                self.node(inode, &path.levels[i], |b| node::entries(b) < node::max(b))
-            });
+            let room = (0..depth)
+                .rev()
+                .find(|&i| self.node(inode, &path.levels[i], |b| node::entries(b) < node::max(b)));
             if let Some(at) = room {
                 self.ext_split(h, inode, &path, newex, (at, mb)).await?;
                 return self.find_extent(inode, newex.lblk).await;
@@ -572,11 +611,19 @@ impl Ext4 {
         self.ext_dirty_block(h, inode, &bh).await?;
         {
             let mut core = inode.core.borrow_mut();
-            let first = if n > 0 { node::lblk(&core.i_block, 0) } else { 0 };
+            let first = if n > 0 {
+                node::lblk(&core.i_block, 0)
+            } else {
+                0
+            };
             node::init(&mut core.i_block, depth + 1);
             core.i_block[12..].fill(0);
             node::set_entries(&mut core.i_block, 1);
-            ExtentIdx { lblk: first, leaf: block.0 }.encode(&mut core.i_block, 0);
+            ExtentIdx {
+                lblk: first,
+                leaf: block.0,
+            }
+            .encode(&mut core.i_block, 0);
         }
         let ino = inode.ino;
         self.sim.emit(Category::Structures, || Event::ExtentSplit {
@@ -614,7 +661,8 @@ impl Ext4 {
                     for bh in blocks {
                         let block = bh.blocknr;
                         let flags = FreeFlags::METADATA;
-                        self.free_buffer_blocks(h, inode, Some(bh), block, 1, flags).await?;
+                        self.free_buffer_blocks(h, inode, Some(bh), block, 1, flags)
+                            .await?;
                     }
                     return Err(e);
                 }
@@ -626,13 +674,20 @@ impl Ext4 {
             let old = &path.levels[level];
             self.ext_get_access(h, old).await?;
             let (node_depth, tail) = self.node_mut(inode, old, |b| {
-                (node::depth(b), node::cut_tail(b, (old.pos + 1).min(node::entries(b))))
+                (
+                    node::depth(b),
+                    node::cut_tail(b, (old.pos + 1).min(node::entries(b))),
+                )
             });
             bh.modify(|b| {
                 node::init(b, node_depth);
                 if let Some(leaf) = child {
                     node::open_gap(b, 0);
-                    ExtentIdx { lblk: border, leaf: leaf.0 }.encode(b, 0);
+                    ExtentIdx {
+                        lblk: border,
+                        leaf: leaf.0,
+                    }
+                    .encode(b, 0);
                 }
                 node::append(b, &tail);
             });
@@ -643,8 +698,13 @@ impl Ext4 {
         }
         let Some(block) = child else { return Ok(()) };
         let ino = inode.ino;
-        self.sim.emit(Category::Structures, || Event::ExtentSplit { ino, depth: depth as u8, block });
-        self.insert_index(h, inode, &path.levels[at], border, block).await
+        self.sim.emit(Category::Structures, || Event::ExtentSplit {
+            ino,
+            depth: depth as u8,
+            block,
+        });
+        self.insert_index(h, inode, &path.levels[at], border, block)
+            .await
     }
 
     /// Enters a child in an index node (kernel `ext4_ext_insert_index`).
@@ -661,13 +721,20 @@ impl Ext4 {
             if node::entries(b) >= node::max(b) || lblk == node::lblk(b, l.pos) {
                 return false;
             }
-            let at = if lblk > node::lblk(b, l.pos) { l.pos + 1 } else { l.pos };
+            let at = if lblk > node::lblk(b, l.pos) {
+                l.pos + 1
+            } else {
+                l.pos
+            };
             node::open_gap(b, at);
             ExtentIdx { lblk, leaf: leaf.0 }.encode(b, at);
             true
         });
         if !done {
-            let kind = CorruptKind::ExtentOrder { lblk, previous_end: u64::from(lblk) };
+            let kind = CorruptKind::ExtentOrder {
+                lblk,
+                previous_end: u64::from(lblk),
+            };
             return Err(self.corrupt(Corrupt::new(kind, 0)));
         }
         self.ext_dirty(h, inode, l).await
@@ -696,7 +763,11 @@ fn merge_right(b: &mut [u8], i: u16) -> bool {
     if !can_merge(&a, &c) {
         return false;
     }
-    Extent { len: a.len + c.len, ..a }.encode(b, i);
+    Extent {
+        len: a.len + c.len,
+        ..a
+    }
+    .encode(b, i);
     node::remove(b, i + 1);
     true
 }

@@ -1,7 +1,10 @@
 //! Removing ranges from extent trees, for truncate and punch (kernel `ext4_ext_remove_space`,
 //! `ext4_ext_rm_leaf`): from right to left, in as many handles as it takes.
 
-#![allow(clippy::unused_self, reason = "all operations are methods of the file system")]
+#![allow(
+    clippy::unused_self,
+    reason = "all operations are methods of the file system"
+)]
 
 use super::balloc::FreeFlags;
 use super::extents::ExtPath;
@@ -51,7 +54,9 @@ impl Ext4 {
 
     fn leaf_first(&self, inode: &Inode, path: &ExtPath) -> Option<u32> {
         let l = path.leaf();
-        self.node(inode, l, |b| (node::entries(b) > 0).then(|| node::lblk(b, 0)))
+        self.node(inode, l, |b| {
+            (node::entries(b) > 0).then(|| node::lblk(b, 0))
+        })
     }
 
     async fn any_mapped(&self, inode: &Inode, from: u32, upto: u32) -> FsResult<bool> {
@@ -72,7 +77,8 @@ impl Ext4 {
                 unwrit2: e.unwritten,
                 ..SplitFlags::default()
             };
-            self.split_extent_at(h, inode, path, to + 1, flags, true).await?;
+            self.split_extent_at(h, inode, path, to + 1, flags, true)
+                .await?;
         }
         Ok(())
     }
@@ -118,7 +124,10 @@ impl Ext4 {
             }
             let revoke = self.revoke_credits(path.depth() as u32)
                 + self.data_revoke_credits(inode, b_end - a + 1);
-            if self.ensure_credits(h, inode, sem, (credits, credits, revoke)).await? {
+            if self
+                .ensure_credits(h, inode, sem, (credits, credits, revoke))
+                .await?
+            {
                 return Ok(true);
             }
             self.ext_get_access(h, &l).await?;
@@ -128,7 +137,11 @@ impl Ext4 {
                 if a == e.lblk {
                     node::remove(b, i);
                 } else {
-                    Extent { len: (a - e.lblk) as u16, ..e }.encode(b, i);
+                    Extent {
+                        len: (a - e.lblk) as u16,
+                        ..e
+                    }
+                    .encode(b, i);
                 }
             });
             self.ext_dirty(h, inode, &l).await?;
@@ -186,7 +199,8 @@ impl Ext4 {
             });
             self.ext_dirty(h, inode, l).await?;
             let bh = path.levels[k + 1].bh.clone();
-            self.free_buffer_blocks(h, inode, bh, FsBlock(leaf), 1, flags).await?;
+            self.free_buffer_blocks(h, inode, bh, FsBlock(leaf), 1, flags)
+                .await?;
             if left > 0 {
                 if l.pos == 0 {
                     self.correct_upper(h, inode, path, k, first).await?;

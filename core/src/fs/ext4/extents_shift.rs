@@ -1,6 +1,9 @@
 //! Moving extents to other logical blocks, for collapse and insert range (kernel `ext4_ext_shift_extents`).
 
-#![allow(clippy::unused_self, reason = "all operations are methods of the file system")]
+#![allow(
+    clippy::unused_self,
+    reason = "all operations are methods of the file system"
+)]
 
 use super::extents::{can_merge, ExtPath};
 use super::extents_split::SplitFlags;
@@ -35,7 +38,10 @@ impl Ext4 {
         } else if shift > start {
             return Err(FsError::Errno(Errno::EINVAL));
         }
-        inode.es.borrow_mut().remove(start.min(start.saturating_sub(shift)), u32::MAX);
+        inode
+            .es
+            .borrow_mut()
+            .remove(start.min(start.saturating_sub(shift)), u32::MAX);
         if right {
             self.shift_right(h, inode, start, shift).await
         } else {
@@ -133,13 +139,21 @@ impl Ext4 {
         self.node_mut(inode, &l, |b| {
             for i in from..node::entries(b) {
                 let mut e = Extent::decode(b, i);
-                e.lblk = if right { e.lblk + shift } else { e.lblk - shift };
+                e.lblk = if right {
+                    e.lblk + shift
+                } else {
+                    e.lblk - shift
+                };
                 e.encode(b, i);
             }
             if !right && from > 0 {
                 let (a, c) = (Extent::decode(b, from - 1), Extent::decode(b, from));
                 if can_merge(&a, &c) {
-                    Extent { len: a.len + c.len, ..a }.encode(b, from - 1);
+                    Extent {
+                        len: a.len + c.len,
+                        ..a
+                    }
+                    .encode(b, from - 1);
                     node::remove(b, from);
                 }
             }

@@ -1,7 +1,10 @@
 //! Splitting extents, and turning unwritten ones into written ones (kernel `ext4_split_extent`,
 //! `ext4_ext_convert_to_initialized`, `ext4_convert_unwritten_extents_endio`).
 
-#![allow(clippy::unused_self, reason = "all operations are methods of the file system")]
+#![allow(
+    clippy::unused_self,
+    reason = "all operations are methods of the file system"
+)]
 
 use super::extents::{can_merge, ExtPath};
 use super::extents_status::EsStatus;
@@ -35,7 +38,8 @@ pub(crate) struct SplitFlags {
 impl Ext4 {
     /// Zeroes the blocks of an extent on disk (kernel `ext4_ext_zeroout`).
     pub(crate) async fn ext_zeroout(&self, inode: &Inode, e: &Extent) -> FsResult<()> {
-        self.issue_zeroout(inode, e.lblk, FsBlock(e.pblk), u32::from(e.len)).await
+        self.issue_zeroout(inode, e.lblk, FsBlock(e.pblk), u32::from(e.len))
+            .await
     }
 
     /// Writes zeroes to file blocks on disk and waits (kernel `ext4_issue_zeroout`).
@@ -69,7 +73,10 @@ impl Ext4 {
         let ex = self.need_extent(inode, &path, split)?;
         self.ext_get_access(h, path.leaf()).await?;
         if split == ex.lblk {
-            let whole = Extent { unwritten: flags.unwrit2, ..ex };
+            let whole = Extent {
+                unwritten: flags.unwrit2,
+                ..ex
+            };
             self.put_extent(inode, &path, &whole);
             if !nomerge {
                 self.try_to_merge(h, inode, &mut path).await?;
@@ -78,7 +85,11 @@ impl Ext4 {
             return self.ext_dirty(h, inode, &l).await;
         }
         let first_len = (split - ex.lblk) as u16;
-        let first = Extent { len: first_len, unwritten: flags.unwrit1, ..ex };
+        let first = Extent {
+            len: first_len,
+            unwritten: flags.unwrit1,
+            ..ex
+        };
         let second = Extent {
             lblk: split,
             len: ex.len - first_len,
@@ -92,7 +103,10 @@ impl Ext4 {
             .insert_extent(h, inode, path, second, (nomerge, MbFlags::USE_RESERVED))
             .await;
         match inserted {
-            Err(FsError::NoSpace) => self.split_failed(h, inode, ex, (first, second), flags).await,
+            Err(FsError::NoSpace) => {
+                self.split_failed(h, inode, ex, (first, second), flags)
+                    .await
+            }
             other => other,
         }
     }
@@ -122,7 +136,10 @@ impl Ext4 {
             back.unwritten = false;
             res = Ok(());
             let (lblk, len, pblk) = (ex.lblk, u32::from(ex.len), ex.pblk);
-            inode.es.borrow_mut().insert(lblk, len, pblk, EsStatus::Written);
+            inode
+                .es
+                .borrow_mut()
+                .insert(lblk, len, pblk, EsStatus::Written);
         }
         self.put_extent(inode, &path, &back);
         let l = path.leaf().clone();
@@ -165,7 +182,8 @@ impl Ext4 {
                 valid1: flags.valid2,
                 valid2: false,
             };
-            self.split_extent_at(h, inode, path, end as u32, f, true).await?;
+            self.split_extent_at(h, inode, path, end as u32, f, true)
+                .await?;
         }
         let path = self.find_extent(inode, lblk).await?;
         let ex = self.need_extent(inode, &path, lblk)?;
@@ -180,7 +198,10 @@ impl Ext4 {
 
     /// First block past the end of the file, or past the range if that is later.
     fn eof_block(&self, inode: &Inode, end: u64) -> u64 {
-        inode.size().div_ceil(u64::from(self.geo.block_size)).max(end)
+        inode
+            .size()
+            .div_ceil(u64::from(self.geo.block_size))
+            .max(end)
     }
 
     /// Splits an unwritten extent before I/O into the range, so that converting needs no new blocks (kernel
@@ -196,7 +217,11 @@ impl Ext4 {
         let end = u64::from(lblk) + u64::from(len);
         let inside = ex.end() <= self.eof_block(inode, end);
         let flags = if to_unwritten {
-            SplitFlags { unwrit2: true, valid1: true, ..SplitFlags::default() }
+            SplitFlags {
+                unwrit2: true,
+                valid1: true,
+                ..SplitFlags::default()
+            }
         } else {
             SplitFlags {
                 may_zeroout: inside,
@@ -222,7 +247,14 @@ impl Ext4 {
         let mut path = self.find_extent(inode, lblk).await?;
         let ex = self.need_extent(inode, &path, lblk)?;
         self.ext_get_access(h, path.leaf()).await?;
-        self.put_extent(inode, &path, &Extent { unwritten: false, ..ex });
+        self.put_extent(
+            inode,
+            &path,
+            &Extent {
+                unwritten: false,
+                ..ex
+            },
+        );
         self.try_to_merge(h, inode, &mut path).await?;
         let l = path.leaf().clone();
         self.ext_dirty(h, inode, &l).await
@@ -243,7 +275,14 @@ impl Ext4 {
         let mut path = self.find_extent(inode, lblk).await?;
         let ex = self.need_extent(inode, &path, lblk)?;
         self.ext_get_access(h, path.leaf()).await?;
-        self.put_extent(inode, &path, &Extent { unwritten: true, ..ex });
+        self.put_extent(
+            inode,
+            &path,
+            &Extent {
+                unwritten: true,
+                ..ex
+            },
+        );
         self.try_to_merge(h, inode, &mut path).await?;
         let l = path.leaf().clone();
         self.ext_dirty(h, inode, &l).await?;
@@ -262,7 +301,11 @@ impl Ext4 {
     ) -> FsResult<u32> {
         let path = self.find_extent(inode, lblk).await?;
         let len = len.min((ex.end() - u64::from(lblk)) as u32);
-        if len < u32::from(ex.len) && self.shift_to_neighbour(h, inode, &path, ex, (lblk, len)).await? {
+        if len < u32::from(ex.len)
+            && self
+                .shift_to_neighbour(h, inode, &path, ex, (lblk, len))
+                .await?
+        {
             return Ok(len);
         }
         let end = u64::from(lblk) + u64::from(len);
@@ -282,13 +325,17 @@ impl Ext4 {
             }
             if at - ex.lblk + n < max {
                 if at != ex.lblk {
-                    self.ext_zeroout(inode, &part(&ex, ex.lblk, at - ex.lblk)).await?;
+                    self.ext_zeroout(inode, &part(&ex, ex.lblk, at - ex.lblk))
+                        .await?;
                 }
                 n += at - ex.lblk;
                 at = ex.lblk;
             }
         }
-        let flags = SplitFlags { may_zeroout, ..SplitFlags::default() };
+        let flags = SplitFlags {
+            may_zeroout,
+            ..SplitFlags::default()
+        };
         self.split_extent(h, inode, (at, n), flags, nomerge).await?;
         if (at, n) != (lblk, len) {
             let pblk = ex.pblk + u64::from(at - ex.lblk);
@@ -319,7 +366,9 @@ impl Ext4 {
                 None
             }
         });
-        let Some((i, near)) = neighbour else { return Ok(false) };
+        let Some((i, near)) = neighbour else {
+            return Ok(false);
+        };
         let (grown, rest) = if i < at {
             if !can_merge(&near, &moved) {
                 return Ok(false);
@@ -330,13 +379,30 @@ impl Ext4 {
                 pblk: ex.pblk + u64::from(len),
                 unwritten: true,
             };
-            (Extent { len: near.len + n, ..near }, rest)
+            (
+                Extent {
+                    len: near.len + n,
+                    ..near
+                },
+                rest,
+            )
         } else {
             if !can_merge(&moved, &near) {
                 return Ok(false);
             }
-            let grown = Extent { lblk, len: near.len + n, pblk: moved.pblk, unwritten: false };
-            (grown, Extent { len: ex.len - n, ..ex })
+            let grown = Extent {
+                lblk,
+                len: near.len + n,
+                pblk: moved.pblk,
+                unwritten: false,
+            };
+            (
+                grown,
+                Extent {
+                    len: ex.len - n,
+                    ..ex
+                },
+            )
         };
         self.ext_get_access(h, l).await?;
         self.node_mut(inode, l, |b| {

@@ -144,7 +144,9 @@ impl ExtentStatus {
         let first = self.lookup(lblk).map_or(lblk, |e| e.lblk);
         let keys: Vec<u32> = self.map.range(first..end).map(|(k, _)| *k).collect();
         for k in keys {
-            let Some(e) = self.map.remove(&k) else { continue };
+            let Some(e) = self.map.remove(&k) else {
+                continue;
+            };
             let cut = e.clip(lblk, end);
             if e.status == EsStatus::Delayed {
                 delayed += cut.len;

@@ -80,7 +80,10 @@ impl Ext4 {
         let b = self.geo.block_bits;
         let first = offset >> b;
         let last = (offset + len - 1) >> b;
-        (first as u32, (last - first + 1).min(u64::from(u32::MAX)) as u32)
+        (
+            first as u32,
+            (last - first + 1).min(u64::from(u32::MAX)) as u32,
+        )
     }
 
     async fn do_fallocate(
@@ -215,7 +218,8 @@ impl Ext4 {
             self.block_zero_page_range(h, inode, start, bs).await?;
         }
         if tail != bs - 1 {
-            self.block_zero_page_range(h, inode, last - tail, tail + 1).await?;
+            self.block_zero_page_range(h, inode, last - tail, tail + 1)
+                .await?;
         }
         Ok(())
     }
@@ -236,7 +240,8 @@ impl Ext4 {
             return Ok(());
         }
         let len = end - offset;
-        self.update_disksize_before_punch(inode, offset, len).await?;
+        self.update_disksize_before_punch(inode, offset, len)
+            .await?;
         self.drop_cached_range(inode, offset, end).await?;
         let credits = self.truncate_credits(inode, 2);
         let mut h = self.journal_start(HandleType::Truncate, credits).await?;
@@ -304,9 +309,11 @@ impl Ext4 {
         let flags = CREATE_UNWRIT_EXT;
         if !aligned {
             let (lblk, n) = self.block_span(offset, len);
-            self.alloc_file_blocks(inode, lblk, n, new_size, flags).await?;
+            self.alloc_file_blocks(inode, lblk, n, new_size, flags)
+                .await?;
         }
-        self.update_disksize_before_punch(inode, offset, len).await?;
+        self.update_disksize_before_punch(inode, offset, len)
+            .await?;
         self.drop_cached_range(inode, offset, end).await?;
         let (first, next) = (offset.div_ceil(bs) as u32, (end / bs) as u32);
         if next > first {

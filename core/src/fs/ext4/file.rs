@@ -199,7 +199,9 @@ impl Ext4 {
             if let Some(v) = out.as_deref_mut() {
                 let start = v.len();
                 v.resize(start + n, 0);
-                inode.mapping.with(index, |p| copy_out(p, from, &mut v[start..]));
+                inode
+                    .mapping
+                    .with(index, |p| copy_out(p, from, &mut v[start..]));
             }
             done += n as u64;
         }

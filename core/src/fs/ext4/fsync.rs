@@ -123,7 +123,9 @@ impl Ext4 {
     pub(super) async fn sync_mapping_buffers(&self, inode: &Inode) -> FsResult<()> {
         let mine = inode.mapping.take_associated();
         for b in &mine {
-            self.buffers.write_buffer(b, crate::block::BioFlags::SYNC).await;
+            self.buffers
+                .write_buffer(b, crate::block::BioFlags::SYNC)
+                .await;
         }
         for b in &mine {
             self.buffers.wait_unlocked(b).await;
@@ -159,7 +161,9 @@ impl Ext4 {
             self.sync_mapping_buffers(&dir).await?;
             let mut wbc = WritebackControl::range(0, u64::MAX, true);
             wbc.nr_to_write = 0;
-            self.vm.write_inode_now(self, &dir.mapping, &mut wbc).await?;
+            self.vm
+                .write_inode_now(self, &dir.mapping, &mut wbc)
+                .await?;
             child = dir;
         }
         Ok(())

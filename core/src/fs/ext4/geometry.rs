@@ -157,7 +157,9 @@ impl Geometry {
 
     /// Blocks in a group.
     pub fn blocks_in_group(&self, group: u32) -> u32 {
-        let left = self.blocks_count.saturating_sub(self.group_first_block(group));
+        let left = self
+            .blocks_count
+            .saturating_sub(self.group_first_block(group));
         left.min(u64::from(self.blocks_per_group)) as u32
     }
 
@@ -212,7 +214,11 @@ impl Geometry {
             let tree = u64::from(u32::MAX) << self.block_bits;
             // Without huge_file, i_blocks counts 512-byte units in 32 bits.
             let counted = (u64::from(u32::MAX) >> (self.block_bits - 9)) << self.block_bits;
-            return if self.huge_file { tree } else { tree.min(counted) };
+            return if self.huge_file {
+                tree
+            } else {
+                tree.min(counted)
+            };
         }
         let a = u64::from(self.addr_per_block());
         let map = (12 + a + a * a + a * a * a) << self.block_bits;

@@ -263,7 +263,11 @@ mod tests {
                 ..TriggerArgs::default()
             };
             gdt_csum(&args, &mut b);
-            let ctx = CsumCtx { seed: 5, metadata_csum: true, ..CsumCtx::NONE };
+            let ctx = CsumCtx {
+                seed: 5,
+                metadata_csum: true,
+                ..CsumCtx::NONE
+            };
             let at = hit as usize * usize::from(size);
             GroupDesc::csum_verify(&ctx, 128 + hit, &b[at..], size).expect("set");
             assert!(GroupDesc::csum_verify(&ctx, 128, &b, size).is_err());

@@ -4,10 +4,10 @@ use super::geometry::FLEX_SIZE_DIR_ALLOC_SCHEME;
 use super::{flag, mode, state, Ext4, Inode, InodeCore, Stats};
 use crate::base::{bitmap, Errno, FsBlock, Ino};
 use crate::block::Role;
+use crate::format::ext4::dirhash;
 use crate::format::ext4::group_desc::{
     inode_bitmap_csum, inode_bitmap_csum_verify, EXT4_BG_BLOCK_UNINIT, EXT4_BG_INODE_UNINIT,
 };
-use crate::format::ext4::dirhash;
 use crate::format::{Corrupt, CorruptKind};
 use crate::fs::common::{FsError, FsResult};
 use crate::fs::jbd2::Handle;
@@ -37,7 +37,10 @@ impl Ext4 {
         }
         if self.geo.group_csum && d.has_flag(EXT4_BG_INODE_UNINIT) && !bh.uptodate() {
             if group == 0 {
-                let kind = CorruptKind::GroupInodeBitmap { group, block: block.0 };
+                let kind = CorruptKind::GroupInodeBitmap {
+                    group,
+                    block: block.0,
+                };
                 return Err(self.corrupt(Corrupt::new(kind, 0)));
             }
             let used = self.geo.inodes_per_group;
@@ -97,10 +100,11 @@ impl Ext4 {
         let (group, bit) = self.claim_inode(h, dir, i_mode, qstr, goal).await?;
         let ino = Ino(bit + group * self.geo.inodes_per_group + 1);
         Stats::inc(&self.stats.ext4_allocate_inode);
-        self.sim.emit(Category::Structures, || Event::InodeAllocated {
-            ino,
-            mode: i_mode as u16,
-        });
+        self.sim
+            .emit(Category::Structures, || Event::InodeAllocated {
+                ino,
+                mode: i_mode as u16,
+            });
         let inode = self.make_inode(ino, self.new_core(dir, i_mode));
         inode.set_state(state::NEW | state::EXT4_NEW, true);
         inode.set_state(state::MAY_INLINE_DATA, self.geo.inline_data);
@@ -109,7 +113,10 @@ impl Ext4 {
             // The bitmap said free, the cache says in use: the bitmap is damaged (insert_inode_locked).
             self.icache.borrow_mut().insert(ino, stale);
             self.groups.with(group, |g| g.inode_bitmap_corrupt = true);
-            let kind = CorruptKind::InodeNumber { ino: ino.0, max: self.geo.inodes_count };
+            let kind = CorruptKind::InodeNumber {
+                ino: ino.0,
+                max: self.geo.inodes_count,
+            };
             return Err(self.corrupt(Corrupt::new(kind, 0)));
         }
         let done = self.init_new_inode(h, &inode).await;
@@ -157,7 +164,11 @@ impl Ext4 {
         InodeCore {
             mode: i_mode,
             gid,
-            projid: if parent.flags & flag::PROJINHERIT != 0 { parent.projid } else { 0 },
+            projid: if parent.flags & flag::PROJINHERIT != 0 {
+                parent.projid
+            } else {
+                0
+            },
             nlink: 1,
             atime: now,
             ctime: now,
@@ -166,7 +177,11 @@ impl Ext4 {
             flags,
             generation: self.generation.borrow_mut().next_u64() as u32,
             extra_isize,
-            ibody: if self.geo.inode_size > 128 { vec![0; body] } else { Vec::new() },
+            ibody: if self.geo.inode_size > 128 {
+                vec![0; body]
+            } else {
+                Vec::new()
+            },
             version: 1,
             ..InodeCore::default()
         }
@@ -185,7 +200,10 @@ impl Ext4 {
         let goal = goal.filter(|g| g.0 > 0 && g.0 <= self.geo.inodes_count);
         let (mut group, mut from) = match goal {
             Some(g) => (self.geo.group_of_ino(g).0, self.geo.index_of_ino(g)),
-            None => (self.find_group(dir, i_mode, qstr).ok_or(FsError::NoSpace)?, 0),
+            None => (
+                self.find_group(dir, i_mode, qstr).ok_or(FsError::NoSpace)?,
+                0,
+            ),
         };
         dir.last_alloc_group.set(Some(group));
         for _ in 0..=n {
@@ -220,7 +238,10 @@ impl Ext4 {
             };
             if group == 0 && bit + 1 < self.geo.first_ino {
                 self.groups.with(group, |g| g.inode_bitmap_corrupt = true);
-                let kind = CorruptKind::InodeNumber { ino: bit + 1, max: self.geo.inodes_count };
+                let kind = CorruptKind::InodeNumber {
+                    ino: bit + 1,
+                    max: self.geo.inodes_count,
+                };
                 return Err(self.corrupt(Corrupt::new(kind, bit / 8)));
             }
             self.get_write_access(h, bh).await?;
@@ -290,7 +311,8 @@ impl Ext4 {
         Stats::inc(&self.stats.ext4_free_inode);
         self.fc_del(inode.ino);
         let ino = inode.ino;
-        self.sim.emit(Category::Structures, || Event::InodeFreed { ino });
+        self.sim
+            .emit(Category::Structures, || Event::InodeFreed { ino });
         let group = self.geo.group_of_ino(ino).0;
         let bit = self.geo.index_of_ino(ino);
         let bh = self.read_inode_bitmap(group).await?;
@@ -299,7 +321,10 @@ impl Ext4 {
         self.get_write_access(h, &gdp).await?;
         if !bh.modify(|b| bitmap::clear(b, bit)) {
             self.groups.with(group, |g| g.inode_bitmap_corrupt = true);
-            let kind = CorruptKind::InodeNumber { ino: ino.0, max: self.geo.inodes_count };
+            let kind = CorruptKind::InodeNumber {
+                ino: ino.0,
+                max: self.geo.inodes_count,
+            };
             return Err(self.corrupt(Corrupt::new(kind, bit / 8)));
         }
         let dir = inode.is_dir();
@@ -401,12 +426,14 @@ impl Ext4 {
         let clusters = i64::from(self.geo.clusters_per_group) * i64::from(flex);
         let min_clusters = (ave_c - clusters / 4).max(0);
         let parent = dir.last_alloc_group.get().unwrap_or(dir.block_group);
-        let start = if flex > 1 { self.geo.flex_group(parent) } else { parent };
+        let start = if flex > 1 {
+            self.geo.flex_group(parent)
+        } else {
+            parent
+        };
         (0..ngroups).map(|i| (start + i) % ngroups).find(|&g| {
             let s = self.orlov_stats(g, flex > 1);
-            s.used_dirs < max_dirs
-                && s.free_inodes >= min_inodes
-                && s.free_clusters >= min_clusters
+            s.used_dirs < max_dirs && s.free_inodes >= min_inodes && s.free_clusters >= min_clusters
         })
     }
 
@@ -419,9 +446,9 @@ impl Ext4 {
     fn orlov_fallback(&self, dir: &Inode, ave: i64) -> Option<u32> {
         let n = self.geo.groups_count;
         for least in [ave.max(1), 1] {
-            let found = (0..n).map(|i| (dir.block_group + i) % n).find(|&g| {
-                i64::from(self.groups.desc(g).bg_free_inodes_count) >= least
-            });
+            let found = (0..n)
+                .map(|i| (dir.block_group + i) % n)
+                .find(|&g| i64::from(self.groups.desc(g).bg_free_inodes_count) >= least);
             if found.is_some() {
                 return found;
             }
@@ -461,6 +488,8 @@ impl Ext4 {
             }
             step <<= 1;
         }
-        (1..=n).map(|i| (parent + i) % n).find(|&g| usable(g, false))
+        (1..=n)
+            .map(|i| (parent + i) % n)
+            .find(|&g| usable(g, false))
     }
 }

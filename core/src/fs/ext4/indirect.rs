@@ -3,7 +3,10 @@
 //!
 //! Locks: the caller holds `i_data_sem`, for writing where the map changes.
 
-#![allow(clippy::unused_self, reason = "all operations are methods of the file system")]
+#![allow(
+    clippy::unused_self,
+    reason = "all operations are methods of the file system"
+)]
 
 use super::balloc::FreeFlags;
 use super::mballoc::{AllocRequest, MbFlags, MAX_BLOCK_FILE_PHYS};
@@ -63,7 +66,10 @@ impl Ext4 {
         if !self.zone_valid(inode.ino, u64::from(block), 1) {
             return Err(self.corrupt_alloc(inode.ino, u64::from(block)));
         }
-        let bh = self.buffers.bread(FsBlock(u64::from(block)), Role::Extent).await?;
+        let bh = self
+            .buffers
+            .bread(FsBlock(u64::from(block)), Role::Extent)
+            .await?;
         Ok(bh)
     }
 
@@ -112,7 +118,11 @@ impl Ext4 {
 
     /// How many pointers from the slot on are holes, or consecutive blocks.
     fn run_length(&self, inode: &Inode, s: &Slot, len: u32) -> (u32, u32) {
-        let end = if s.bh.is_some() { self.geo.addr_per_block() } else { NDIR };
+        let end = if s.bh.is_some() {
+            self.geo.addr_per_block()
+        } else {
+            NDIR
+        };
         let max = len.min(end.saturating_sub(s.index)).max(1);
         let mut n = 1;
         while n < max {
@@ -155,7 +165,8 @@ impl Ext4 {
         } else {
             self.run_length(inode, &last, len).0
         };
-        self.alloc_branch(h, inode, (lblk, want), &path, branch, flags).await
+        self.alloc_branch(h, inode, (lblk, want), &path, branch, flags)
+            .await
     }
 
     /// Goal near the pointers before the slot (kernel `ext4_find_near`).
@@ -217,7 +228,8 @@ impl Ext4 {
             Err(e) => return Err(self.undo_metas(h, inode, metas, e).await),
         };
         let n = ar.len.min(want);
-        self.fill_branch(h, inode, path, &mut branch, (&metas, block, n)).await?;
+        self.fill_branch(h, inode, path, &mut branch, (&metas, block, n))
+            .await?;
         self.update_inode_fsync_trans(h, inode, true);
         Ok(Mapping::at(MappingKind::Mapped, block.0, n, true))
     }
@@ -276,13 +288,16 @@ impl Ext4 {
             });
             self.dirty_metadata(h, Some(inode), bh).await?;
         }
-        let Some(top) = branch.last() else { return Ok(()) };
+        let Some(top) = branch.last() else {
+            return Ok(());
+        };
         let (first, count) = match metas.first() {
             Some(bh) => (bh.blocknr.0, 1),
             None => (block.0, n),
         };
         let top = top.clone();
-        self.set_ptrs(h, inode, &top, |k| (first + u64::from(k)) as u32, count).await
+        self.set_ptrs(h, inode, &top, |k| (first + u64::from(k)) as u32, count)
+            .await
     }
 
     /// Stores `count` pointers from the slot on.
@@ -354,7 +369,9 @@ impl Ext4 {
 
     fn ind_last_block(&self, inode: &Inode) -> u32 {
         let core = inode.core.borrow();
-        let top = (NDIR..NDIR + 3).rev().find(|&i| le32(&core.i_block, i as usize * 4) != 0);
+        let top = (NDIR..NDIR + 3)
+            .rev()
+            .find(|&i| le32(&core.i_block, i as usize * 4) != 0);
         let per = u64::from(self.geo.addr_per_block());
         let n = u64::from(NDIR);
         let last = match top {
@@ -392,14 +409,22 @@ impl Ext4 {
             }
         }
         if !runs.is_empty() {
-            let slot = Slot { bh: last.bh.clone(), index: low, ptr: 0 };
-            self.set_ptrs(h, inode, &slot, |_| 0, high - low + 1).await?;
+            let slot = Slot {
+                bh: last.bh.clone(),
+                index: low,
+                ptr: 0,
+            };
+            self.set_ptrs(h, inode, &slot, |_| 0, high - low + 1)
+                .await?;
         }
         for (_, start, n) in runs {
-            self.free_blocks(h, inode, FsBlock(u64::from(start)), n, flags).await?;
+            self.free_blocks(h, inode, FsBlock(u64::from(start)), n, flags)
+                .await?;
         }
         for k in (1..branch.len()).rev() {
-            let Some(bh) = branch[k].bh.clone() else { break };
+            let Some(bh) = branch[k].bh.clone() else {
+                break;
+            };
             if !bh.read(|b| b.iter().all(|&x| x == 0)) {
                 break;
             }
@@ -407,7 +432,8 @@ impl Ext4 {
             self.set_ptrs(h, inode, parent, |_| 0, 1).await?;
             let nr = bh.blocknr;
             let meta = FreeFlags::METADATA.with(FreeFlags::FORGET);
-            self.free_buffer_blocks(h, inode, Some(bh), nr, 1, meta).await?;
+            self.free_buffer_blocks(h, inode, Some(bh), nr, 1, meta)
+                .await?;
         }
         Ok(())
     }
@@ -418,7 +444,11 @@ impl Ext4 {
         for i in 0..15usize {
             let p = le32(&core.i_block, i * 4);
             if p != 0 && !self.zone_valid(inode.ino, u64::from(p), 1) {
-                let kind = CorruptKind::ExtentBounds { lblk: i as u32, pblk: u64::from(p), len: 1 };
+                let kind = CorruptKind::ExtentBounds {
+                    lblk: i as u32,
+                    pblk: u64::from(p),
+                    len: 1,
+                };
                 drop(core);
                 return Err(self.corrupt(Corrupt::new(kind, 0x28)));
             }

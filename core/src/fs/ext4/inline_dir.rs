@@ -25,7 +25,12 @@ impl Ext4 {
             file_type,
         };
         if let Some(d) = dirblock::search(&core.i_block, DOTDOT, INLINE_BODY, name)? {
-            return Ok(Some(slot(Place::InlineBody, d.offset, d.inode, d.file_type)));
+            return Ok(Some(slot(
+                Place::InlineBody,
+                d.offset,
+                d.inode,
+                d.file_type,
+            )));
         }
         let value = &core.ibody[core.inline_value()?];
         let found = dirblock::search(value, 0, value.len(), name)?;

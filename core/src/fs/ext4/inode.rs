@@ -45,7 +45,11 @@ impl InodeCore {
             version: raw.i_version,
             i_block: raw.i_block,
             extra_isize: raw.i_extra_isize,
-            ibody: if has_extra { b.get(body..).unwrap_or(&[]).to_vec() } else { Vec::new() },
+            ibody: if has_extra {
+                b.get(body..).unwrap_or(&[]).to_vec()
+            } else {
+                Vec::new()
+            },
         })
     }
 
@@ -104,7 +108,11 @@ impl Ext4 {
     pub(crate) fn make_inode(&self, ino: Ino, core: InodeCore) -> Rc<Inode> {
         let lock = |rank, why| RwLock::new(&self.sim, rank, why);
         let dir = core.mode & mode::S_IFMT == mode::S_IFDIR;
-        let rank = if dir { LockRank::DirInode } else { LockRank::Inode };
+        let rank = if dir {
+            LockRank::DirInode
+        } else {
+            LockRank::Inode
+        };
         Rc::new(Inode {
             ino,
             rwsem: lock(rank, WaitReason::InodeLock(ino)),
@@ -136,7 +144,10 @@ impl Ext4 {
     pub(crate) fn inode_block(&self, ino: Ino) -> FsResult<(FsBlock, usize)> {
         let group = self.geo.group_of_ino(ino).0;
         if ino.0 == 0 || ino.0 > self.geo.inodes_count || group >= self.geo.groups_count {
-            let kind = CorruptKind::InodeNumber { ino: ino.0, max: self.geo.inodes_count };
+            let kind = CorruptKind::InodeNumber {
+                ino: ino.0,
+                max: self.geo.inodes_count,
+            };
             return Err(self.corrupt(Corrupt::new(kind, 0)));
         }
         let itable = self.groups.desc(group).bg_inode_table;
@@ -204,7 +215,10 @@ impl Ext4 {
     /// Gets an inode with a reference (kernel `ext4_iget`). `Errno(ESTALE-like ENOENT)` for a free one.
     pub async fn iget(&self, ino: Ino) -> FsResult<Rc<Inode>> {
         if !self.geo.valid_ino(ino) {
-            let kind = CorruptKind::InodeNumber { ino: ino.0, max: self.geo.inodes_count };
+            let kind = CorruptKind::InodeNumber {
+                ino: ino.0,
+                max: self.geo.inodes_count,
+            };
             return Err(self.corrupt(Corrupt::new(kind, 0)));
         }
         self.iget_special(ino).await
@@ -244,8 +258,8 @@ impl Ext4 {
         });
         let core = decoded.map_err(|c| self.corrupt(c.at(bh.blocknr.0)))?;
         self.check_deleted(ino, &core)?;
-        let mapped = core.mode & mode::S_IFMT == mode::S_IFREG
-            || core.mode & mode::S_IFMT == mode::S_IFDIR;
+        let mapped =
+            core.mode & mode::S_IFMT == mode::S_IFREG || core.mode & mode::S_IFMT == mode::S_IFDIR;
         let kind = core.flags & (flag::EXTENTS | flag::INLINE_DATA);
         let inode = self.make_inode(ino, core);
         if kind & flag::INLINE_DATA == 0 && kind & flag::EXTENTS != 0 {
@@ -274,7 +288,9 @@ impl Ext4 {
     fn init_inode_state(&self, inode: &Inode) {
         let core = inode.core.borrow();
         let xattr = bytes::le32(&core.ibody, 0) == 0xEA02_0000;
-        let tid = self.journal().map(|j| j.running_tid().unwrap_or(j.commit_sequence()));
+        let tid = self
+            .journal()
+            .map(|j| j.running_tid().unwrap_or(j.commit_sequence()));
         if let Some(tid) = tid {
             inode.sync_tid.set(tid);
             inode.datasync_tid.set(tid);
@@ -446,7 +462,9 @@ impl Ext4 {
         self.maybe_inc_iversion_on_write(inode);
         let size = self.geo.inode_size as usize;
         let need_datasync = bh.modify(|b| {
-            let Some(raw) = b.get_mut(offset..offset + size) else { return false };
+            let Some(raw) = b.get_mut(offset..offset + size) else {
+                return false;
+            };
             if inode.has_state(state::EXT4_NEW) {
                 raw.fill(0);
             }
@@ -618,11 +636,21 @@ impl Ext4 {
         } else {
             Role::FileData
         };
-        let flags = if create { MapFlags::CREATE } else { MapFlags::NONE };
-        let req = MapRequest { lblk, len: 1, flags };
+        let flags = if create {
+            MapFlags::CREATE
+        } else {
+            MapFlags::NONE
+        };
+        let req = MapRequest {
+            lblk,
+            len: 1,
+            flags,
+        };
         let mut h = h;
         let m = self.map_blocks(h.as_deref_mut(), inode, req).await?;
-        let Some(block) = m.mapped_block() else { return Ok(None) };
+        let Some(block) = m.mapped_block() else {
+            return Ok(None);
+        };
         if !m.new {
             let bh = self.buffers.bread(block, role).await?;
             return Ok(Some(bh));
@@ -645,8 +673,8 @@ impl Ext4 {
         if max > 0 && size >= max {
             return Err(FsError::NoSpace);
         }
-        let lblk = u32::try_from(size >> self.geo.block_bits)
-            .map_err(|_| FsError::Errno(Errno::EFBIG))?;
+        let lblk =
+            u32::try_from(size >> self.geo.block_bits).map_err(|_| FsError::Errno(Errno::EFBIG))?;
         let bh = self.bread(Some(h), dir, Lblk(lblk), true).await?;
         let bh = bh.ok_or(FsError::NoSpace)?;
         dir.set_size(size + u64::from(self.geo.block_size));
@@ -671,15 +699,24 @@ fn check_inode(ino: Ino, core: &InodeCore, huge_file: bool, _links: u8) -> Resul
             | mode::S_IFSOCK
     );
     if core.nlink > 0 && !known && !(ino.0 < 11 && core.mode == 0) {
-        let kind = CorruptKind::InodeMode { ino: ino.0, mode: core.mode as u16 };
+        let kind = CorruptKind::InodeMode {
+            ino: ino.0,
+            mode: core.mode as u16,
+        };
         return Err(Corrupt::new(kind, 0));
     }
     if core.size > i64::MAX as u64 {
-        let kind = CorruptKind::InodeSize { ino: ino.0, size: core.size };
+        let kind = CorruptKind::InodeSize {
+            ino: ino.0,
+            size: core.size,
+        };
         return Err(Corrupt::new(kind, 4));
     }
     if !huge_file && core.flags & flag::HUGE_FILE != 0 {
-        let kind = CorruptKind::InodeSize { ino: ino.0, size: core.size };
+        let kind = CorruptKind::InodeSize {
+            ino: ino.0,
+            size: core.size,
+        };
         return Err(Corrupt::new(kind, 0x20));
     }
     Ok(())

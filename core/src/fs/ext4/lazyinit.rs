@@ -60,8 +60,7 @@ impl Ext4 {
         if !self.geo.group_csum {
             return None;
         }
-        (from..self.geo.groups_count)
-            .find(|&g| !self.groups.desc(g).has_flag(EXT4_BG_INODE_ZEROED))
+        (from..self.geo.groups_count).find(|&g| !self.groups.desc(g).has_flag(EXT4_BG_INODE_ZEROED))
     }
 
     /// Asks for lazy initialisation if there is anything to do (kernel `ext4_register_li_request`). A second
@@ -84,13 +83,18 @@ impl Ext4 {
         li.running.set(true);
         li.stop.set(false);
         li.timeout.set(0);
-        let mode = if prefetch { Mode::PrefetchBitmaps } else { Mode::Itable };
+        let mode = if prefetch {
+            Mode::PrefetchBitmaps
+        } else {
+            Mode::Itable
+        };
         let due = self.sim.now() + li.start_delay();
-        self.sim.spawn("ext4lazyinit", TaskClass::Kthread, async move {
-            fs.lazyinit_thread(mode, due).await;
-            fs.lazyinit.running.set(false);
-            fs.lazyinit.wake.wake_all();
-        });
+        self.sim
+            .spawn("ext4lazyinit", TaskClass::Kthread, async move {
+                fs.lazyinit_thread(mode, due).await;
+                fs.lazyinit.running.set(false);
+                fs.lazyinit.wake.wake_all();
+            });
     }
 
     /// True while the thread still has inode tables to zero.
@@ -111,7 +115,9 @@ impl Ext4 {
         while li.running.get() {
             li.wake.wake_all();
             let why = WaitReason::Other("ext4lazyinit");
-            li.wake.wait_deadline(why, self.sim.now() + Nanos(TICK_NS)).await;
+            li.wake
+                .wait_deadline(why, self.sim.now() + Nanos(TICK_NS))
+                .await;
         }
     }
 
@@ -119,7 +125,10 @@ impl Ext4 {
         let mut next = 0;
         loop {
             while self.sim.now() < due && !self.lazyinit.stop.get() {
-                self.lazyinit.wake.wait_deadline(WaitReason::Timer, due).await;
+                self.lazyinit
+                    .wake
+                    .wait_deadline(WaitReason::Timer, due)
+                    .await;
             }
             if self.lazyinit.stop.get() || !self.writable.get() {
                 return;
@@ -128,7 +137,9 @@ impl Ext4 {
                 Mode::PrefetchBitmaps => match self.prefetch_step(next).await {
                     Some(group) => next = group,
                     None if self.opts.borrow().init_itable => {
-                        let Some(first) = self.next_not_zeroed(0) else { return };
+                        let Some(first) = self.next_not_zeroed(0) else {
+                            return;
+                        };
                         (mode, next) = (Mode::Itable, first);
                     }
                     None => return,
@@ -156,17 +167,27 @@ impl Ext4 {
     async fn itable_step(&self, from: u32) -> Option<(u32, Nanos)> {
         let group = self.next_not_zeroed(from)?;
         let li = &self.lazyinit;
-        self.sim.emit(Category::Lazyinit, || Event::LazyGroupBegin { group: GroupNo(group) });
+        self.sim.emit(Category::Lazyinit, || Event::LazyGroupBegin {
+            group: GroupNo(group),
+        });
         let start = self.sim.now();
-        self.init_inode_table(group, li.timeout.get() == 0).await.ok()?;
+        self.init_inode_table(group, li.timeout.get() == 0)
+            .await
+            .ok()?;
         let took = self.sim.now() - start;
-        self.sim.emit(Category::Lazyinit, || Event::LazyGroupEnd { group: GroupNo(group), took });
+        self.sim.emit(Category::Lazyinit, || Event::LazyGroupEnd {
+            group: GroupNo(group),
+            took,
+        });
         if li.timeout.get() == 0 {
             let mult = u64::from(self.opts.borrow().li_wait_mult);
             li.timeout.set(took.0.saturating_mul(mult) / TICK_NS);
         }
         let wait = Nanos(li.timeout.get() * TICK_NS);
-        self.sim.emit(Category::Lazyinit, || Event::LazyWait { group: GroupNo(group + 1), wait });
+        self.sim.emit(Category::Lazyinit, || Event::LazyWait {
+            group: GroupNo(group + 1),
+            wait,
+        });
         Some((group + 1, wait))
     }
 
@@ -193,7 +214,8 @@ impl Ext4 {
         };
         let done = match done {
             Ok(()) => {
-                self.groups.update(group, |d| d.bg_flags |= EXT4_BG_INODE_ZEROED);
+                self.groups
+                    .update(group, |d| d.bg_flags |= EXT4_BG_INODE_ZEROED);
                 Stats::inc(&self.stats.ext4_lazy_itable_init);
                 self.dirty_metadata(&mut h, None, &gdp).await
             }

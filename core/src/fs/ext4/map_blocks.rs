@@ -1,6 +1,9 @@
 //! One door to the mapping of a file, by extents or block map (kernel `ext4_map_blocks`).
 
-#![allow(clippy::unused_self, reason = "all operations are methods of the file system")]
+#![allow(
+    clippy::unused_self,
+    reason = "all operations are methods of the file system"
+)]
 
 use super::extents_status::EsStatus;
 use super::mballoc::{AllocRequest, MbFlags};
@@ -101,11 +104,21 @@ impl Mapping {
     }
 
     pub(crate) fn hole(len: u32) -> Mapping {
-        Mapping { kind: MappingKind::Hole, pblk: FsBlock(0), len, new: false }
+        Mapping {
+            kind: MappingKind::Hole,
+            pblk: FsBlock(0),
+            len,
+            new: false,
+        }
     }
 
     pub(crate) fn at(kind: MappingKind, pblk: u64, len: u32, new: bool) -> Mapping {
-        Mapping { kind, pblk: FsBlock(pblk), len, new }
+        Mapping {
+            kind,
+            pblk: FsBlock(pblk),
+            len,
+            new,
+        }
     }
 }
 
@@ -145,7 +158,9 @@ impl Ext4 {
             return Ok(found);
         }
         let Some(h) = h else {
-            return Err(FsError::Unsupported("allocation without a handle".to_owned()));
+            return Err(FsError::Unsupported(
+                "allocation without a handle".to_owned(),
+            ));
         };
         let m = {
             let _sem = inode.i_data_sem.write().await;
@@ -197,7 +212,11 @@ impl Ext4 {
             EsStatus::Delayed => MappingKind::Delayed,
             EsStatus::Hole => MappingKind::Hole,
         };
-        let pblk = if e.pblk == 0 { 0 } else { e.pblk + u64::from(off) };
+        let pblk = if e.pblk == 0 {
+            0
+        } else {
+            e.pblk + u64::from(off)
+        };
         Some(Mapping::at(kind, pblk, n, false))
     }
 
@@ -232,12 +251,7 @@ impl Ext4 {
     }
 
     /// The hole that holds `lblk`: start and length.
-    fn hole_around(
-        &self,
-        inode: &Inode,
-        path: &super::extents::ExtPath,
-        lblk: u32,
-    ) -> (u32, u32) {
+    fn hole_around(&self, inode: &Inode, path: &super::extents::ExtPath, lblk: u32) -> (u32, u32) {
         let Some(e) = self.path_extent(inode, path) else {
             return (0, EXT_MAX_BLOCKS);
         };
@@ -287,14 +301,19 @@ impl Ext4 {
             EsStatus::Written
         };
         let keep = flags.has(MapFlags::PRE_IO)
-            && inode.es.borrow().lookup(lblk).is_some_and(|e| e.status == EsStatus::Written);
+            && inode
+                .es
+                .borrow()
+                .lookup(lblk)
+                .is_some_and(|e| e.status == EsStatus::Written);
         if keep {
             return Ok(m);
         }
         let replaced = inode.es.borrow_mut().insert(lblk, m.len, m.pblk.0, status);
         if replaced > 0 {
             let claimed = flags.has(MapFlags::DELALLOC_RESERVE);
-            self.da_update_reserve(h, inode, u64::from(replaced), claimed).await?;
+            self.da_update_reserve(h, inode, u64::from(replaced), claimed)
+                .await?;
         }
         Ok(m)
     }
@@ -335,7 +354,9 @@ impl Ext4 {
         if flags.has(MapFlags::UNWRIT_EXT) {
             return Ok(Mapping::at(MappingKind::Unwritten, pblk, n, false));
         }
-        let n = self.convert_to_initialized(h, inode, e, (lblk, n), false).await?;
+        let n = self
+            .convert_to_initialized(h, inode, e, (lblk, n), false)
+            .await?;
         self.update_inode_fsync_trans(h, inode, true);
         Ok(Mapping::at(MappingKind::Mapped, pblk, n, true))
     }
@@ -371,12 +392,23 @@ impl Ext4 {
         }
         let pblk = self.mb_new_blocks(h, inode, &mut ar).await?;
         let got = ar.len.min(len);
-        let newex = Extent { lblk, len: got as u16, unwritten, pblk: pblk.0 };
+        let newex = Extent {
+            lblk,
+            len: got as u16,
+            unwritten,
+            pblk: pblk.0,
+        };
         let nomerge = flags.has(MapFlags::PRE_IO);
         let mut mb = MbFlags::NONE;
         mb.set(MbFlags::USE_RESERVED, flags.has(MapFlags::METADATA_NOFAIL));
-        mb.set(MbFlags::DELALLOC_RESERVED, flags.has(MapFlags::DELALLOC_RESERVE));
-        if let Err(e) = self.insert_extent(h, inode, path, newex, (nomerge, mb)).await {
+        mb.set(
+            MbFlags::DELALLOC_RESERVED,
+            flags.has(MapFlags::DELALLOC_RESERVE),
+        );
+        if let Err(e) = self
+            .insert_extent(h, inode, path, newex, (nomerge, mb))
+            .await
+        {
             self.discard_preallocations(inode).await?;
             let fb = super::FreeFlags::NO_QUOT_UPDATE;
             let reserved = ar.flags.has(MbFlags::DELALLOC_RESERVED);
@@ -387,7 +419,11 @@ impl Ext4 {
             return Err(e);
         }
         self.update_inode_fsync_trans(h, inode, !unwritten);
-        let kind = if unwritten { MappingKind::Unwritten } else { MappingKind::Mapped };
+        let kind = if unwritten {
+            MappingKind::Unwritten
+        } else {
+            MappingKind::Mapped
+        };
         Ok(Mapping::at(kind, pblk.0, got, true))
     }
 
@@ -395,7 +431,10 @@ impl Ext4 {
         let mut mb = MbFlags::NONE;
         mb.set(MbFlags::HINT_DATA, inode.is_reg());
         mb.set(MbFlags::HINT_NOPREALLOC, flags.has(MapFlags::NO_NORMALIZE));
-        mb.set(MbFlags::DELALLOC_RESERVED, flags.has(MapFlags::DELALLOC_RESERVE));
+        mb.set(
+            MbFlags::DELALLOC_RESERVED,
+            flags.has(MapFlags::DELALLOC_RESERVE),
+        );
         mb.set(MbFlags::USE_RESERVED, flags.has(MapFlags::METADATA_NOFAIL));
         mb
     }
@@ -427,7 +466,8 @@ impl Ext4 {
         Stats::inc(&self.stats.ext4_da_release_space);
         let n = n.min(inode.reserved_blocks.get());
         inode.reserved_blocks.set(inode.reserved_blocks.get() - n);
-        self.dirty_clusters.set(self.dirty_clusters.get() - n as i64);
+        self.dirty_clusters
+            .set(self.dirty_clusters.get() - n as i64);
     }
 
     /// Reserved blocks became allocated ones (kernel `ext4_da_update_reserve_space`): if the allocation used the
@@ -441,7 +481,8 @@ impl Ext4 {
     ) -> FsResult<()> {
         let n = used.min(inode.reserved_blocks.get());
         inode.reserved_blocks.set(inode.reserved_blocks.get() - n);
-        self.dirty_clusters.set(self.dirty_clusters.get() - n as i64);
+        self.dirty_clusters
+            .set(self.dirty_clusters.get() - n as i64);
         if claimed {
             self.add_blocks(h, inode, used as i64).await?;
         }

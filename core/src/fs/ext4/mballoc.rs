@@ -7,7 +7,10 @@
 //!    a transaction that has not committed.
 //! 2. Clusters are claimed (`dirty_clusters`) before they are searched for, so a search ends with enough space.
 
-#![allow(clippy::unused_self, reason = "all operations are methods of the file system")]
+#![allow(
+    clippy::unused_self,
+    reason = "all operations are methods of the file system"
+)]
 
 use super::mballoc_buddy::FreeExtent;
 use super::mballoc_pa::{LocalityGroup, Prealloc};
@@ -191,14 +194,17 @@ impl MbState {
         let geo = &fs.geo;
         let orders = geo.block_bits as usize + 2;
         self.avg_lists.borrow_mut().resize(orders, BTreeSet::new());
-        self.largest_lists.borrow_mut().resize(orders, BTreeSet::new());
+        self.largest_lists
+            .borrow_mut()
+            .resize(orders, BTreeSet::new());
         let goals = 2u32.min(geo.groups_count.div_ceil(4)).max(1);
         self.last_groups.borrow_mut().resize(goals as usize, 0);
         let opts = fs.opts.borrow();
         let optimize = opts.mb_optimize_scan.unwrap_or(geo.groups_count >= 16);
         self.optimize_scan.set(optimize);
         let rotates = fs.queue.device().config().model == ModelKind::Hdd;
-        self.max_linear_groups.set(if rotates { MAX_LINEAR_GROUPS } else { 0 });
+        self.max_linear_groups
+            .set(if rotates { MAX_LINEAR_GROUPS } else { 0 });
         let flex = geo.flex_size();
         let prefetch = if geo.flex_bg && flex > 1 {
             flex.min((65_536 * 512) >> geo.block_bits).saturating_mul(8)
@@ -207,7 +213,8 @@ impl MbState {
         };
         let prefetch = prefetch.min(geo.groups_count);
         self.prefetch.set(prefetch);
-        self.prefetch_limit.set((prefetch * 4).min(geo.groups_count));
+        self.prefetch_limit
+            .set((prefetch * 4).min(geo.groups_count));
         let stripe = fs.stripe();
         self.stripe.set(stripe);
         let clusters = (GROUP_PREALLOC / geo.cluster_ratio).max(32);
@@ -242,7 +249,11 @@ impl Ext4 {
         self.sim.charge(self.cost.mballoc).await;
         let reserved = ar.flags.has(MbFlags::DELALLOC_RESERVED);
         if !reserved {
-            while ar.len > 0 && self.claim_free_clusters(u64::from(ar.len), ar.flags).is_err() {
+            while ar.len > 0
+                && self
+                    .claim_free_clusters(u64::from(ar.len), ar.flags)
+                    .is_err()
+            {
                 ar.len >>= 1;
             }
             if ar.len == 0 {
@@ -277,12 +288,13 @@ impl Ext4 {
         Stats::inc(calls);
         Stats::add(blocks, u64::from(ar.len));
         let (ino, len) = (inode.ino, ar.len);
-        self.sim.emit(Category::Structures, || Event::BlocksAllocated {
-            ino,
-            block,
-            len,
-            meta: u8::from(!for_data),
-        });
+        self.sim
+            .emit(Category::Structures, || Event::BlocksAllocated {
+                ino,
+                block,
+                len,
+                meta: u8::from(!for_data),
+            });
     }
 
     async fn mb_allocate(
@@ -444,9 +456,7 @@ impl Ext4 {
             (ac.g_group, ac.g_start) = self.geo.group_and_offset(ar.pright - size);
             ac.flags.set(MbFlags::HINT_TRY_GOAL, true);
         }
-        if ar.pleft != 0
-            && u64::from(ar.lleft) + 1 == start
-            && ar.pleft + 1 < self.geo.blocks_count
+        if ar.pleft != 0 && u64::from(ar.lleft) + 1 == start && ar.pleft + 1 < self.geo.blocks_count
         {
             (ac.g_group, ac.g_start) = self.geo.group_and_offset(ar.pleft + 1);
             ac.flags.set(MbFlags::HINT_TRY_GOAL, true);
@@ -516,7 +526,8 @@ impl Ext4 {
         }
         bh.modify(|m| bitmap::set_range(m, ac.b.start, ac.b.start + ac.b.len));
         self.block_bitmap_changed(group, &bh, -i64::from(ac.b.len));
-        self.free_clusters.set(self.free_clusters.get() - i64::from(ac.b.len));
+        self.free_clusters
+            .set(self.free_clusters.get() - i64::from(ac.b.len));
         if !ac.flags.has(MbFlags::DELALLOC_RESERVED) {
             self.dirty_clusters.set(self.dirty_clusters.get() - claimed);
         }

@@ -300,10 +300,16 @@ impl Buddy {
             }
         }
         if fresh.counters != self.counters {
-            return Err(format!("counters {:?}, want {:?}", self.counters, fresh.counters));
+            return Err(format!(
+                "counters {:?}, want {:?}",
+                self.counters, fresh.counters
+            ));
         }
         if self.first_free > fresh.first_free {
-            return Err(format!("first_free {} is past {}", self.first_free, fresh.first_free));
+            return Err(format!(
+                "first_free {} is past {}",
+                self.first_free, fresh.first_free
+            ));
         }
         Ok(())
     }
@@ -358,7 +364,13 @@ mod tests {
     fn find_extent_returns_whole_chunks() {
         let mut b = Buddy::generate(&[0; 4096], 32768, 12);
         assert_eq!(b.largest_order(), 13);
-        assert_eq!(b.first_chunk(13), Some(FreeExtent { start: 0, len: 8192 }));
+        assert_eq!(
+            b.first_chunk(13),
+            Some(FreeExtent {
+                start: 0,
+                len: 8192
+            })
+        );
         b.mark_used(FreeExtent { start: 0, len: 1 });
         // From 1: chunks of 1, 2, 4, .. until 100 are covered.
         assert_eq!(b.find_extent(1, 100).len, 127);

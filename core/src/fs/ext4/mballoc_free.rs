@@ -20,7 +20,8 @@ impl Ext4 {
         count: u32,
         flags: FreeFlags,
     ) -> FsResult<()> {
-        self.free_buffer_blocks(h, inode, None, block, count, flags).await
+        self.free_buffer_blocks(h, inode, None, block, count, flags)
+            .await
     }
 
     /// The same for one block whose buffer the caller has.
@@ -51,7 +52,11 @@ impl Ext4 {
             }
         }
         let (ino, len) = (inode.ino, count);
-        self.sim.emit(Category::Structures, || Event::BlocksFreed { ino, block, len });
+        self.sim.emit(Category::Structures, || Event::BlocksFreed {
+            ino,
+            block,
+            len,
+        });
         let ratio = self.geo.cluster_ratio;
         let mut block = block.0;
         let mut left = count;
@@ -64,7 +69,8 @@ impl Ext4 {
             let (group, bit) = self.geo.group_and_offset(block);
             let room = self.geo.blocks_per_group - bit * ratio;
             let n = left.min(room);
-            self.clear_bitmap(h, inode, (group, bit), n.div_ceil(ratio), flags).await?;
+            self.clear_bitmap(h, inode, (group, bit), n.div_ceil(ratio), flags)
+                .await?;
             block += u64::from(n);
             left -= n;
         }
@@ -111,7 +117,8 @@ impl Ext4 {
             let n = i64::from(clusters) * i64::from(self.geo.cluster_ratio);
             self.add_blocks(h, inode, -n).await?;
         }
-        self.free_clusters.set(self.free_clusters.get() + i64::from(clusters));
+        self.free_clusters
+            .set(self.free_clusters.get() + i64::from(clusters));
         self.dirty_metadata(h, None, &bh).await?;
         self.dirty_metadata(h, None, &gdp).await
     }
@@ -120,7 +127,12 @@ impl Ext4 {
     /// `ext4_mb_free_metadata`), merged with what that transaction freed beside it.
     fn hold_until_commit(&self, h: &mut Handle, group: u32, start: u32, count: u32) {
         let Some(tid) = h.tid() else { return };
-        let mut new = FreeEntry { tid, group, start, count };
+        let mut new = FreeEntry {
+            tid,
+            group,
+            start,
+            count,
+        };
         let merged = self.groups.with(group, |g| {
             let mut gone = Vec::new();
             let left = g.freed.range(..start).next_back().map(|(s, c)| (*s, *c));
@@ -146,7 +158,9 @@ impl Ext4 {
         let mut freed = self.mb.freed.borrow_mut();
         freed.retain(|e| !(e.group == group && e.tid == tid && merged.contains(&e.start)));
         freed.push(new);
-        self.mb.free_pending.set(self.mb.free_pending.get() + u64::from(count));
+        self.mb
+            .free_pending
+            .set(self.mb.free_pending.get() + u64::from(count));
     }
 
     /// Makes what transaction `tid` freed allocatable (kernel `ext4_process_freed_data`).
@@ -164,7 +178,9 @@ impl Ext4 {
             }
             self.buddy_free(e.group, e.start, e.count);
             let pending = self.mb.free_pending.get();
-            self.mb.free_pending.set(pending.saturating_sub(u64::from(e.count)));
+            self.mb
+                .free_pending
+                .set(pending.saturating_sub(u64::from(e.count)));
         }
     }
 
@@ -174,6 +190,7 @@ impl Ext4 {
         let per = u64::from(self.geo.block_size) / 512;
         let lba = Lba(self.geo.cluster_block(group, start) * per);
         let sectors = u64::from(clusters) * u64::from(self.geo.cluster_ratio) * per;
-        self.queue.submit_detached(Bio::discard(lba, sectors as u32));
+        self.queue
+            .submit_detached(Bio::discard(lba, sectors as u32));
     }
 }

@@ -57,9 +57,8 @@ impl LocalityGroup {
             if pa.deleted.get() || pa.free.get() < len {
                 continue;
             }
-            let closer = best.is_none_or(|b| {
-                goal.abs_diff(b.pstart.get()) > goal.abs_diff(pa.pstart.get())
-            });
+            let closer =
+                best.is_none_or(|b| goal.abs_diff(b.pstart.get()) > goal.abs_diff(pa.pstart.get()));
             if closer {
                 best = Some(pa);
             }
@@ -86,7 +85,10 @@ impl LocalityGroup {
             return Vec::new();
         }
         let mut out = Vec::new();
-        for p in list.iter().filter(|p| p.busy.get() == 0 && !p.deleted.get()) {
+        for p in list
+            .iter()
+            .filter(|p| p.busy.get() == 0 && !p.deleted.get())
+        {
             p.deleted.set(true);
             out.push(Rc::clone(p));
             total -= 1;
@@ -145,7 +147,13 @@ impl Ext4 {
 
     fn use_group_pa(&self, ac: &mut AllocContext, pa: Rc<Prealloc>) {
         let (group, bit) = self.geo.group_and_offset(pa.pstart.get());
-        ac.set_found(group, FreeExtent { start: bit, len: ac.o_len });
+        ac.set_found(
+            group,
+            FreeExtent {
+                start: bit,
+                len: ac.o_len,
+            },
+        );
         ac.pa = Some(pa);
     }
 
@@ -158,7 +166,11 @@ impl Ext4 {
         }
         let pstart = self.geo.cluster_block(ac.b_group, ac.b.start);
         let pa = Rc::new(Prealloc {
-            lstart: Cell::new(if group_pa { pstart } else { u64::from(ac.b_logical) }),
+            lstart: Cell::new(if group_pa {
+                pstart
+            } else {
+                u64::from(ac.b_logical)
+            }),
             pstart: Cell::new(pstart),
             len: Cell::new(ac.b.len),
             free: Cell::new(ac.b.len),

@@ -88,7 +88,10 @@ impl Ext4 {
         self.groups.with(group, |g| {
             let Some(b) = g.buddy.as_deref() else { return };
             let orders = b.orders();
-            let avg = b.free.checked_div(b.fragments).map(|a| avg_order(a, orders));
+            let avg = b
+                .free
+                .checked_div(b.fragments)
+                .map(|a| avg_order(a, orders));
             let avg = if b.fragments == 0 { g.avg_order } else { avg };
             let largest = u32::try_from(b.largest_order()).ok();
             if avg != g.avg_order {
@@ -136,15 +139,16 @@ impl Ext4 {
             ac.g_start = u32::MAX;
             ac.flags.set(MbFlags::HINT_TRY_GOAL, false);
         }
-        ac.criteria = if ac.order2 > 0 { CR_POWER2_ALIGNED } else { CR_GOAL_LEN_FAST };
+        ac.criteria = if ac.order2 > 0 {
+            CR_POWER2_ALIGNED
+        } else {
+            CR_GOAL_LEN_FAST
+        };
         loop {
             while ac.criteria < NUM_CRS && ac.status == AcStatus::Continue {
                 self.scan_groups(ac, inode).await?;
             }
-            if ac.b.len == 0
-                || ac.status == AcStatus::Found
-                || ac.flags.has(MbFlags::HINT_FIRST)
-            {
+            if ac.b.len == 0 || ac.status == AcStatus::Found || ac.flags.has(MbFlags::HINT_FIRST) {
                 break;
             }
             self.try_best_found(ac, inode).await?;
@@ -158,7 +162,8 @@ impl Ext4 {
             ac.criteria = CR_ANY_FREE;
         }
         if ac.prefetch_nr > 0 {
-            self.mb_prefetch_fini(ac.prefetch_group, ac.prefetch_nr).await;
+            self.mb_prefetch_fini(ac.prefetch_group, ac.prefetch_nr)
+                .await;
         }
         Ok(())
     }
@@ -273,11 +278,20 @@ impl Ext4 {
         start: u32,
         n: u32,
     ) -> FsResult<()> {
-        let lists = if largest { &self.mb.largest_lists } else { &self.mb.avg_lists };
+        let lists = if largest {
+            &self.mb.largest_lists
+        } else {
+            &self.mb.avg_lists
+        };
         let listed: Vec<u32> = {
             let lists = lists.borrow();
-            let Some(list) = lists.get(order as usize) else { return Ok(()) };
-            list.range(start..n).chain(list.range(..start.min(n))).copied().collect()
+            let Some(list) = lists.get(order as usize) else {
+                return Ok(());
+            };
+            list.range(start..n)
+                .chain(list.range(..start.min(n)))
+                .copied()
+                .collect()
         };
         for group in listed {
             self.scan_group(ac, inode, group).await?;
@@ -319,7 +333,11 @@ impl Ext4 {
                 return Ok(());
             }
         }
-        ac.criteria = if ac.hint_data() { CR_BEST_AVAIL_LEN } else { CR_GOAL_LEN_SLOW };
+        ac.criteria = if ac.hint_data() {
+            CR_BEST_AVAIL_LEN
+        } else {
+            CR_GOAL_LEN_SLOW
+        };
         Ok(())
     }
 
@@ -374,12 +392,7 @@ impl Ext4 {
         }
     }
 
-    async fn scan_group(
-        &self,
-        ac: &mut AllocContext,
-        inode: &Inode,
-        group: u32,
-    ) -> FsResult<()> {
+    async fn scan_group(&self, ac: &mut AllocContext, inode: &Inode, group: u32) -> FsResult<()> {
         self.sim.charge(self.cost.mballoc_group).await;
         if ac.prefetch_group == group {
             self.might_prefetch(ac, group).await;
@@ -416,8 +429,8 @@ impl Ext4 {
         if self.groups.with_buddy(group, |_| ()).is_none() {
             let flex = self.geo.flex_size();
             let inside = self.geo.log_groups_per_flex == 0 || group % flex != 0;
-            let uninit = self.geo.group_csum
-                && self.groups.desc(group).has_flag(EXT4_BG_BLOCK_UNINIT);
+            let uninit =
+                self.geo.group_csum && self.groups.desc(group).has_flag(EXT4_BG_BLOCK_UNINIT);
             if ac.criteria < CR_GOAL_LEN_SLOW && inside && !uninit {
                 return Ok(false);
             }
@@ -432,9 +445,9 @@ impl Ext4 {
         if self.groups.with(group, |g| g.block_bitmap_corrupt) {
             return false;
         }
-        let looked = self
-            .groups
-            .with_buddy(group, |b| (b.free, b.fragments, b.largest_order(), b.orders()));
+        let looked = self.groups.with_buddy(group, |b| {
+            (b.free, b.fragments, b.largest_order(), b.orders())
+        });
         let Some((free, fragments, largest, orders)) = looked else {
             return false;
         };
@@ -504,7 +517,10 @@ impl Ext4 {
             i = at;
             if ac.criteria < CR_GOAL_LEN_SLOW {
                 // The average fits, so a long enough extent exists: step over shorter ones.
-                let end = self.groups.with_buddy(group, |b| b.next_used(i)).unwrap_or(i);
+                let end = self
+                    .groups
+                    .with_buddy(group, |b| b.next_used(i))
+                    .unwrap_or(i);
                 if end - i < ac.g_len {
                     free -= (end - i).min(free);
                     i = end;
@@ -601,7 +617,11 @@ impl Ext4 {
                     blocks.push(block);
                 }
             }
-            group = if group + 1 >= self.geo.groups_count { 0 } else { group + 1 };
+            group = if group + 1 >= self.geo.groups_count {
+                0
+            } else {
+                group + 1
+            };
         }
         let ios = blocks.len() as u32;
         if ios > 0 {

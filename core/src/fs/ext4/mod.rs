@@ -13,13 +13,13 @@ mod acl;
 mod attr;
 pub mod balloc;
 pub mod cost;
-mod dir;
-mod dirblock;
-mod dx;
-mod dx_node;
 mod credits;
 mod da;
+mod dir;
+mod dirblock;
 mod direct;
+mod dx;
+mod dx_node;
 mod errors;
 mod ext4_jbd2;
 mod extent_node;
@@ -27,19 +27,19 @@ mod extents;
 mod extents_remove;
 mod extents_shift;
 mod extents_split;
+pub mod extents_status;
+mod fallocate;
 mod fast_commit;
 mod fc_replay;
-pub mod extents_status;
-pub mod fsck;
-pub mod geometry;
-mod fallocate;
 pub mod file;
+pub mod fsck;
 mod fsync;
+pub mod geometry;
 mod groups;
 mod ialloc;
 mod indirect;
-mod inline_dir;
 mod inline;
+mod inline_dir;
 mod inode;
 mod jdata;
 pub mod lazyinit;
@@ -58,8 +58,8 @@ mod orphan;
 mod page_io;
 mod readdir;
 pub mod reader;
-mod rename;
 mod readpage;
+mod rename;
 pub mod stats;
 mod super_block;
 mod symlink;
@@ -73,11 +73,11 @@ mod tests_file;
 mod time;
 mod truncate;
 mod truncate_blocks;
+mod write_begin;
+mod writepages;
 mod xattr;
 mod xattr_area;
 mod xattr_block;
-mod write_begin;
-mod writepages;
 
 use crate::base::rng::SplitMix64;
 use crate::base::{Ino, Lblk, Nanos, Tid};
@@ -92,6 +92,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
+pub use crate::format::ext4::xattr as xattr_names;
 pub use acl::{Acl, AclType};
 pub use attr::Attr;
 pub use balloc::FreeFlags;
@@ -105,7 +106,6 @@ pub use readdir::{DirBatch, DirItem, DirPos};
 pub use rename::{RenameKind, RenameSide};
 pub use stats::Stats;
 pub use super_block::{MountConfig, StatFs};
-pub use crate::format::ext4::xattr as xattr_names;
 pub use xattr::{XattrFlag, XATTR_SIZE_MAX};
 
 /// A point in time: seconds since 1970 and nanoseconds in the second.
@@ -364,8 +364,19 @@ pub mod flag {
     /// Children get the same project.
     pub const PROJINHERIT: u32 = 0x2000_0000;
     /// Flags a regular file inherits (`EXT4_FL_INHERITED`).
-    pub const INHERITED: u32 = 0x1 | 0x2 | 0x4 | SYNC | NODUMP | NOATIME | 0x400 | JOURNAL_DATA
-        | NOTAIL | DIRSYNC | PROJINHERIT | 0x4000_0000 | 0x0200_0000;
+    pub const INHERITED: u32 = 0x1
+        | 0x2
+        | 0x4
+        | SYNC
+        | NODUMP
+        | NOATIME
+        | 0x400
+        | JOURNAL_DATA
+        | NOTAIL
+        | DIRSYNC
+        | PROJINHERIT
+        | 0x4000_0000
+        | 0x0200_0000;
     /// Of those, what regular files may have.
     pub const REG_MASK: u32 = !(DIRSYNC | TOPDIR | 0x4000_0000 | PROJINHERIT);
     /// Of those, what others may have.

@@ -74,7 +74,9 @@ pub(crate) fn resolve_options(sb: &SuperBlock, o: &MountOptions) -> FsResult<Res
     let has_journal = sb.has(features::HAS_JOURNAL);
     let needs_recovery = sb.has(features::RECOVER);
     if has_journal && o.noload && needs_recovery && !o.read_only {
-        return Err(conflict("noload on a file system that needs recovery (mount read-only)"));
+        return Err(conflict(
+            "noload on a file system that needs recovery (mount read-only)",
+        ));
     }
     let journal = has_journal && !o.noload;
     if !journal {
@@ -82,7 +84,9 @@ pub(crate) fn resolve_options(sb: &SuperBlock, o: &MountOptions) -> FsResult<Res
             return Err(conflict("data= on a file system without journal"));
         }
         if o.journal_async_commit || o.journal_checksum {
-            return Err(conflict("journal_async_commit or journal_checksum without journal"));
+            return Err(conflict(
+                "journal_async_commit or journal_checksum without journal",
+            ));
         }
     }
     let stored = match (sb.s_default_mount_opts >> 5) & 3 {
@@ -90,7 +94,11 @@ pub(crate) fn resolve_options(sb: &SuperBlock, o: &MountOptions) -> FsResult<Res
         3 => DataMode::Writeback,
         _ => DataMode::Ordered,
     };
-    let data_mode = if journal { o.data_mode.unwrap_or(stored) } else { DataMode::Writeback };
+    let data_mode = if journal {
+        o.data_mode.unwrap_or(stored)
+    } else {
+        DataMode::Writeback
+    };
     if data_mode == DataMode::Journal && o.delalloc == Some(true) {
         return Err(conflict("data=journal together with delalloc"));
     }
@@ -139,7 +147,10 @@ mod tests {
             resolve_options(&sb(), &o)
         };
         assert_eq!(ok("").expect("default").data_mode, DataMode::Ordered);
-        assert_eq!(ok("data=journal").expect("journal").data_mode, DataMode::Journal);
+        assert_eq!(
+            ok("data=journal").expect("journal").data_mode,
+            DataMode::Journal
+        );
         ok("data=journal,delalloc").expect_err("delalloc");
         ok("journal_async_commit").expect_err("async commit");
         ok("journal_async_commit,data=writeback").expect("writeback");

@@ -281,7 +281,9 @@ impl MountOptions {
     /// Options with a value. `Ok(false)`: not one of these.
     fn apply_value(&mut self, name: &str, value: Option<&str>) -> Result<bool, String> {
         match name {
-            "data" | "errors" | "data_err" | "iversion_mode" => return self.apply_choice(name, value),
+            "data" | "errors" | "data_err" | "iversion_mode" => {
+                return self.apply_choice(name, value)
+            }
             "barrier" => self.barrier = number(name, value)? != 0,
             "commit" => self.commit_interval = commit_interval(number32(name, value)?)?,
             "init_itable" => {
@@ -298,7 +300,9 @@ impl MountOptions {
             "inode_readahead_blks" => {
                 let n = number32(name, value)?;
                 if n > 1 << 30 || (n != 0 && !n.is_power_of_two()) {
-                    return Err(format!("mount option '{name}': {n} is not 0 or a power of 2"));
+                    return Err(format!(
+                        "mount option '{name}': {n} is not 0 or a power of 2"
+                    ));
                 }
                 self.inode_readahead_blks = n;
             }

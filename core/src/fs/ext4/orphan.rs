@@ -31,7 +31,12 @@ pub(crate) struct OrphanState {
 impl OrphanState {
     pub(crate) fn new(sim: &Sim) -> OrphanState {
         OrphanState {
-            lock: Mutex::new(sim, LockRank::Orphan, WaitReason::Other("s_orphan_lock"), ()),
+            lock: Mutex::new(
+                sim,
+                LockRank::Orphan,
+                WaitReason::Other("s_orphan_lock"),
+                (),
+            ),
             list: RefCell::default(),
             file: RefCell::default(),
             file_ino: Cell::new((0, 0)),
@@ -68,7 +73,8 @@ impl Ext4 {
         let (bh, offset) = self.reserve_inode_write(h, inode).await?;
         let guard = self.orphans.lock.lock().await;
         let head = self.sb.borrow().s_last_orphan;
-        let on_disk = inode.core.borrow().dtime != 0 && inode.core.borrow().dtime <= self.geo.inodes_count;
+        let on_disk =
+            inode.core.borrow().dtime != 0 && inode.core.borrow().dtime <= self.geo.inodes_count;
         // During cleanup the inode is on the list on disk already.
         let dirty = !(on_disk && self.in_orphan_cleanup());
         if dirty {
@@ -96,7 +102,10 @@ impl Ext4 {
             OrphanSlot::List => {}
         }
         let Some(h) = h.filter(|h| h.is_journalled()) else {
-            self.orphans.list.borrow_mut().retain(|i| i.ino != inode.ino);
+            self.orphans
+                .list
+                .borrow_mut()
+                .retain(|i| i.ino != inode.ino);
             inode.orphan.set(OrphanSlot::None);
             return Ok(());
         };
@@ -217,7 +226,11 @@ impl Ext4 {
     /// True if the orphan file holds entries.
     pub(crate) fn orphan_file_empty(&self) -> bool {
         let per = orphan_file::inodes_per_orphan_block(self.geo.block_size);
-        self.orphans.file.borrow().iter().all(|(_, free)| *free == per)
+        self.orphans
+            .file
+            .borrow()
+            .iter()
+            .all(|(_, free)| *free == per)
     }
 
     /// Deletes or truncates every orphan of the last mount (kernel `ext4_orphan_cleanup`). Returns how many.
@@ -279,7 +292,9 @@ impl Ext4 {
         };
         let mut n = 0;
         for (block, entry, ino) in entries {
-            let Ok(inode) = self.orphan_get(Ino(ino)).await else { continue };
+            let Ok(inode) = self.orphan_get(Ino(ino)).await else {
+                continue;
+            };
             inode.orphan.set(OrphanSlot::File(block, entry));
             let _ = self.process_orphan(inode).await;
             n += 1;
@@ -291,7 +306,10 @@ impl Ext4 {
     async fn orphan_get(&self, ino: Ino) -> FsResult<Rc<Inode>> {
         let group = self.geo.group_of_ino(ino).0;
         if ino.0 < self.geo.first_ino || ino.0 > self.geo.inodes_count {
-            let kind = crate::format::CorruptKind::InodeNumber { ino: ino.0, max: self.geo.inodes_count };
+            let kind = crate::format::CorruptKind::InodeNumber {
+                ino: ino.0,
+                max: self.geo.inodes_count,
+            };
             return Err(crate::format::Corrupt::new(kind, 0xE8).into());
         }
         let bh = self.read_inode_bitmap(group).await?;
@@ -304,10 +322,11 @@ impl Ext4 {
     async fn process_orphan(&self, inode: Rc<Inode>) -> FsResult<()> {
         let links = inode.core.borrow().nlink;
         let ino = inode.ino;
-        self.sim.emit(Category::Recovery, || Event::OrphanProcessed {
-            ino,
-            truncated: u8::from(links > 0),
-        });
+        self.sim
+            .emit(Category::Recovery, || Event::OrphanProcessed {
+                ino,
+                truncated: u8::from(links > 0),
+            });
         if links > 0 {
             self.truncate_inode(&inode).await?;
             if inode.orphan.get() != OrphanSlot::None {
@@ -320,13 +339,21 @@ impl Ext4 {
     /// True if the feature bit for a non-empty orphan file must be set while mounted.
     pub(crate) fn set_orphan_present(&self, on: bool) {
         if self.geo.orphan_file {
-            self.sb.borrow_mut().set_feature(features::ORPHAN_PRESENT, on);
+            self.sb
+                .borrow_mut()
+                .set_feature(features::ORPHAN_PRESENT, on);
         }
     }
 
     /// Forgets the orphan file's buffers (umount).
     pub(crate) fn release_orphans(&self) -> Vec<FsBlock> {
-        let blocks = self.orphans.file.borrow().iter().map(|(b, _)| b.blocknr).collect();
+        let blocks = self
+            .orphans
+            .file
+            .borrow()
+            .iter()
+            .map(|(b, _)| b.blocknr)
+            .collect();
         self.orphans.file.borrow_mut().clear();
         self.orphans.list.borrow_mut().clear();
         blocks

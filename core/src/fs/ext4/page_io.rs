@@ -14,7 +14,7 @@ use crate::fs::common::FsResult;
 use crate::fs::jbd2::{Handle, HandleType};
 use crate::mm::buffer::{Bh, Buffer};
 use crate::mm::folio::BlockMask;
-use crate::mm::{AddressSpace, Tag};
+use crate::mm::AddressSpace;
 use crate::sim::sync::{Mailbox, WaitQueue};
 use crate::sim::{Sim, TaskClass, WaitReason};
 use std::cell::{Cell, RefCell};
@@ -181,7 +181,8 @@ impl IoSubmit {
     /// Pages of one folio and blocks of one page are contiguous in memory.
     fn same_segment(&self, index: u64, order: u32) -> bool {
         index == self.last_index
-            || index == self.last_index.wrapping_add(1) && index >> order == self.last_index >> order
+            || index == self.last_index.wrapping_add(1)
+                && index >> order == self.last_index >> order
     }
 
     fn push(&mut self, pblk: u64, index: u64, order: u32, mask: BlockMask, payload: Payload) {
@@ -329,7 +330,8 @@ impl Ext4 {
         let ranges = e.ranges.take();
         let mut handle = handle;
         if let Some(h) = &mut handle {
-            self.journal_start_reserved(h, HandleType::ExtConvert).await?;
+            self.journal_start_reserved(h, HandleType::ExtConvert)
+                .await?;
         }
         let mut res = Ok(());
         for (from, len) in ranges {

@@ -75,12 +75,7 @@ impl Ext4 {
     }
 
     /// Reads locked pages of the cache, ascending; they are unlocked when their I/O is done.
-    async fn read_pages(
-        &self,
-        inode: &Rc<Inode>,
-        pages: &[u64],
-        flags: BioFlags,
-    ) -> FsResult<()> {
+    async fn read_pages(&self, inode: &Rc<Inode>, pages: &[u64], flags: BioFlags) -> FsResult<()> {
         let bs = self.geo.block_size;
         let per_page = 4096 / bs;
         let eof = inode.end_lblk(self.geo.block_bits).0;

@@ -44,11 +44,7 @@ fn stale() -> FsError {
 }
 
 impl Ext4 {
-    async fn renament<'a>(
-        &self,
-        side: &RenameSide<'a>,
-        inode: &'a Rc<Inode>,
-    ) -> FsResult<Ent<'a>> {
+    async fn renament<'a>(&self, side: &RenameSide<'a>, inode: &'a Rc<Inode>) -> FsResult<Ent<'a>> {
         let slot = self.find_entry(side.dir, side.name).await?;
         let slot = slot.filter(|s| s.ino == inode.ino.0).ok_or_else(stale)?;
         Ok(Ent {
@@ -92,7 +88,13 @@ impl Ext4 {
         let (mut h, whiteout) = self.rename_start(&old, credits, kind).await?;
         self.dirsync(&mut h, old.dir, new.dir);
         let done = self
-            .rename_locked(&mut h, &mut old, &new, (target, new_slot), whiteout.as_ref())
+            .rename_locked(
+                &mut h,
+                &mut old,
+                &new,
+                (target, new_slot),
+                whiteout.as_ref(),
+            )
             .await;
         if done.is_err() {
             self.undo_whiteout(&mut h, &old, whiteout.as_ref()).await;
@@ -108,8 +110,7 @@ impl Ext4 {
     }
 
     fn other_project(&self, dir: &Inode, inode: &Inode) -> bool {
-        dir.has_flag(flag::PROJINHERIT)
-            && dir.core.borrow().projid != inode.core.borrow().projid
+        dir.has_flag(flag::PROJINHERIT) && dir.core.borrow().projid != inode.core.borrow().projid
     }
 
     fn dirsync(&self, h: &mut Handle, a: &Inode, b: &Inode) {
@@ -139,7 +140,8 @@ impl Ext4 {
                 Ok(inode) => return Ok((h, Some(inode))),
                 Err(e) => {
                     let done = self.end_handle::<()>(h, Err(e.clone())).await;
-                    let again = e == FsError::NoSpace && self.should_retry_alloc(&mut retries).await;
+                    let again =
+                        e == FsError::NoSpace && self.should_retry_alloc(&mut retries).await;
                     if !again {
                         done?;
                         return Err(e);

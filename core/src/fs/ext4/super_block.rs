@@ -5,8 +5,8 @@
 
 use super::mount_checks::{check_features, resolve_options, Resolved};
 use super::{
-    cost::CostTable, groups, lazyinit::LazyInit, mballoc, orphan, time, DataMode, Ext4,
-    Geometry, Inode, MapFlags, MapRequest, MappingKind, MountOptions, Stats,
+    cost::CostTable, groups, lazyinit::LazyInit, mballoc, orphan, time, DataMode, Ext4, Geometry,
+    Inode, MapFlags, MapRequest, MappingKind, MountOptions, Stats,
 };
 use crate::base::{Errno, FsBlock, Ino, Lblk, Nanos};
 use crate::block::{Queue, Role};
@@ -86,13 +86,19 @@ async fn load_super(cfg: &MountConfig) -> FsResult<SuperRead> {
         let offset = (byte % size) as usize;
         Ok::<_, FsError>((bh, offset))
     };
-    let byte = if cfg.opts.sb_block == 1 { 1024 } else { cfg.opts.sb_block * 1024 };
+    let byte = if cfg.opts.sb_block == 1 {
+        1024
+    } else {
+        cfg.opts.sb_block * 1024
+    };
     let small = BufferCache::new(&cfg.sim, Rc::clone(&cfg.queue), 1024);
     let (bh, offset) = read_at(Rc::clone(&small), byte).await?;
     let peek = bh.read(|b| SuperBlock::decode_unchecked(b.get(offset..).unwrap_or(&[])))?;
     check_features(&peek, true)?;
     if peek.s_log_block_size > 6 {
-        let kind = CorruptKind::SuperBlockSize { log: peek.s_log_block_size };
+        let kind = CorruptKind::SuperBlockSize {
+            log: peek.s_log_block_size,
+        };
         return Err(Corrupt::new(kind, 0x18).into());
     }
     if peek.block_size() > 4096 {
@@ -108,21 +114,32 @@ async fn load_super(cfg: &MountConfig) -> FsResult<SuperRead> {
         let (bh, offset) = read_at(Rc::clone(&buffers), byte).await?;
         (buffers, bh, offset)
     };
-    let sb = bh.read(|b| {
-        SuperBlock::decode(b.get(offset..offset + SUPERBLOCK_SIZE).unwrap_or(&[]))
-    })?;
+    let sb =
+        bh.read(|b| SuperBlock::decode(b.get(offset..offset + SUPERBLOCK_SIZE).unwrap_or(&[])))?;
     let fixed = u64::from(sb.itable_blocks()) + 2;
     if u64::from(sb.groups_count()).saturating_mul(fixed) > sb.s_blocks_count {
         let blocks = sb.s_blocks_per_group;
-        let kind = CorruptKind::SuperBlocksPerGroup { blocks, max: sb.block_size() * 8 };
+        let kind = CorruptKind::SuperBlocksPerGroup {
+            blocks,
+            max: sb.block_size() * 8,
+        };
         return Err(Corrupt::new(kind, 0x20).into());
     }
-    let sectors = sb.s_blocks_count.saturating_mul(u64::from(sb.block_size()) / 512);
+    let sectors = sb
+        .s_blocks_count
+        .saturating_mul(u64::from(sb.block_size()) / 512);
     if sectors > cfg.queue.sectors() {
-        let kind = CorruptKind::SuperBlocksCount { blocks: sb.s_blocks_count };
+        let kind = CorruptKind::SuperBlocksCount {
+            blocks: sb.s_blocks_count,
+        };
         return Err(Corrupt::new(kind, 4).into());
     }
-    Ok(SuperRead { buffers, sbh: bh, sb, offset })
+    Ok(SuperRead {
+        buffers,
+        sbh: bh,
+        sb,
+        offset,
+    })
 }
 
 impl Ext4 {
@@ -138,12 +155,16 @@ impl Ext4 {
         groups.check(&read.sb, geo.groups_count)?;
         let fs = Ext4::assemble(&cfg, read, geo, groups, resolved);
         let mounted = fs.bring_up(&cfg, resolved.journal).await;
-        let errno = mounted.as_ref().err().map_or(0, |e| e.errno().number() as u16);
+        let errno = mounted
+            .as_ref()
+            .err()
+            .map_or(0, |e| e.errno().number() as u16);
         let replayed = fs
             .journal()
             .and_then(|j| j.recovered())
             .map_or(0, |r| r.outcome.end.0.wrapping_sub(r.outcome.start.0));
-        cfg.sim.emit(Category::Recovery, || Event::MountDone { errno, replayed });
+        cfg.sim
+            .emit(Category::Recovery, || Event::MountDone { errno, replayed });
         if let Err(e) = mounted {
             fs.abandon().await;
             return Err(e);
@@ -228,7 +249,10 @@ impl Ext4 {
         let bad_root = !root.is_dir() || root.size() == 0 || root.core.borrow().nlink == 0;
         self.iput(root).await?;
         if bad_root {
-            let kind = CorruptKind::InodeMode { ino: EXT4_ROOT_INO, mode: 0 };
+            let kind = CorruptKind::InodeMode {
+                ino: EXT4_ROOT_INO,
+                mode: 0,
+            };
             return Err(Corrupt::new(kind, 0).into());
         }
         if self.geo.extents {
@@ -281,9 +305,9 @@ impl Ext4 {
     /// The superblock was replayed from the log: take it anew.
     pub(super) fn reload_super(&self) -> FsResult<()> {
         let at = self.sb_offset;
-        let sb = self.sbh.read(|b| {
-            SuperBlock::decode(b.get(at..at + SUPERBLOCK_SIZE).unwrap_or(&[]))
-        })?;
+        let sb = self
+            .sbh
+            .read(|b| SuperBlock::decode(b.get(at..at + SUPERBLOCK_SIZE).unwrap_or(&[])))?;
         let mut now = self.sb.borrow_mut();
         let recover = now.has(features::RECOVER);
         *now = sb;
@@ -311,7 +335,8 @@ impl Ext4 {
         if let Some(j) = &*self.journal_inode.borrow() {
             blocks += j.size() >> self.geo.block_bits;
         }
-        self.overhead.set(blocks / u64::from(self.geo.cluster_ratio));
+        self.overhead
+            .set(blocks / u64::from(self.geo.cluster_ratio));
     }
 
     // ---- journal ----
@@ -324,7 +349,10 @@ impl Ext4 {
                 return Err(FsError::Unsupported(what.to_owned()));
             };
             let superblock = if self.geo.block_size == 1024 { 2 } else { 1 };
-            JournalMap::External { queue: Rc::clone(queue), superblock }
+            JournalMap::External {
+                queue: Rc::clone(queue),
+                superblock,
+            }
         } else {
             JournalMap::Inode(self.journal_extents(Ino(inum)).await?)
         };
@@ -338,19 +366,29 @@ impl Ext4 {
 
     async fn journal_extents(&self, ino: Ino) -> FsResult<Vec<(u32, u32, FsBlock)>> {
         if ino.0 != EXT4_JOURNAL_INO && ino.0 < self.geo.first_ino {
-            let kind = CorruptKind::InodeNumber { ino: ino.0, max: self.geo.inodes_count };
+            let kind = CorruptKind::InodeNumber {
+                ino: ino.0,
+                max: self.geo.inodes_count,
+            };
             return Err(Corrupt::new(kind, 0xE0).into());
         }
         let inode = self.iget_special(ino).await?;
         if !inode.is_reg() || inode.core.borrow().nlink == 0 {
-            let kind = CorruptKind::InodeMode { ino: ino.0, mode: inode.mode() as u16 };
+            let kind = CorruptKind::InodeMode {
+                ino: ino.0,
+                mode: inode.mode() as u16,
+            };
             return Err(Corrupt::new(kind, 0).into());
         }
         let end = inode.end_lblk(self.geo.block_bits).0;
         let mut out: Vec<(u32, u32, FsBlock)> = Vec::new();
         let mut lblk = 0;
         while lblk < end {
-            let req = MapRequest { lblk: Lblk(lblk), len: end - lblk, flags: MapFlags::NONE };
+            let req = MapRequest {
+                lblk: Lblk(lblk),
+                len: end - lblk,
+                flags: MapFlags::NONE,
+            };
             let m = self.map_blocks(None, &inode, req).await?;
             if m.kind == MappingKind::Hole || m.len == 0 {
                 let kind = CorruptKind::ExtentLength { lblk };
@@ -484,7 +522,9 @@ impl Ext4 {
     /// The log is empty and orphans are gone: says so on a read-only mount (kernel
     /// `ext4_mark_recovery_complete`).
     async fn mark_recovery_complete(&self) -> FsResult<()> {
-        let Some(j) = self.journal() else { return Ok(()) };
+        let Some(j) = self.journal() else {
+            return Ok(());
+        };
         j.lock_updates().await;
         let flushed = j.flush().await;
         j.unlock_updates();
@@ -643,7 +683,9 @@ impl Ext4 {
         new.apply(text).map_err(FsError::Unsupported)?;
         let resolved = resolve_options(&self.sb.borrow(), &new)?;
         if resolved.data_mode != self.data_mode.get() {
-            return Err(FsError::Unsupported("change of data= on remount".to_owned()));
+            return Err(FsError::Unsupported(
+                "change of data= on remount".to_owned(),
+            ));
         }
         let old_ro = !self.writable.get();
         if self.journal().is_some_and(|j| j.is_aborted()) && !new.read_only {
@@ -705,7 +747,11 @@ impl Ext4 {
     pub fn statfs(&self) -> StatFs {
         let ratio = u64::from(self.geo.cluster_ratio);
         let sb = self.sb.borrow();
-        let overhead = if self.opts.borrow().minixdf { 0 } else { self.overhead.get() };
+        let overhead = if self.opts.borrow().minixdf {
+            0
+        } else {
+            self.overhead.get()
+        };
         let free = (self.free_clusters.get() - self.dirty_clusters.get()).max(0) as u64;
         let bfree = free * ratio;
         let kept = sb.s_r_blocks_count + self.resv_clusters.get() * ratio;
@@ -737,7 +783,9 @@ impl Ext4 {
         let width = sb.s_raid_stripe_width;
         let max = self.geo.blocks_per_group;
         let asked = self.opts.borrow().stripe.unwrap_or(0);
-        let chosen = [asked, width, stride].into_iter().find(|&s| s > 0 && s <= max);
+        let chosen = [asked, width, stride]
+            .into_iter()
+            .find(|&s| s > 0 && s <= max);
         match chosen {
             Some(s) if s > 1 => s,
             _ => 0,

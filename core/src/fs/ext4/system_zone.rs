@@ -32,11 +32,19 @@ impl SystemZone {
             let base = u64::from(sb.base_meta_blocks(group));
             if base > 0 {
                 let start = geo.group_first_block(group);
-                zones.push(Zone { start, end: start + base, ino: 0 });
+                zones.push(Zone {
+                    start,
+                    end: start + base,
+                    ino: 0,
+                });
             }
             let (bb, ib, it) = descs(group);
             for (start, len) in [(bb, 1), (ib, 1), (it, u64::from(geo.itable_blocks))] {
-                zones.push(Zone { start, end: start + len, ino: 0 });
+                zones.push(Zone {
+                    start,
+                    end: start + len,
+                    ino: 0,
+                });
             }
         }
         let mut z = SystemZone {
@@ -51,7 +59,11 @@ impl SystemZone {
     /// Adds the blocks of the journal, which only inode `ino` may map.
     pub(crate) fn protect(&mut self, ino: Ino, extents: &[(u64, u64)]) {
         for &(start, len) in extents {
-            self.zones.push(Zone { start, end: start + len, ino: ino.0 });
+            self.zones.push(Zone {
+                start,
+                end: start + len,
+                ino: ino.0,
+            });
         }
         self.normalise();
     }
@@ -90,9 +102,21 @@ mod tests {
     fn ranges_are_refused_unless_owned() {
         let mut z = SystemZone {
             zones: vec![
-                Zone { start: 10, end: 12, ino: 0 },
-                Zone { start: 0, end: 5, ino: 0 },
-                Zone { start: 5, end: 8, ino: 0 },
+                Zone {
+                    start: 10,
+                    end: 12,
+                    ino: 0,
+                },
+                Zone {
+                    start: 0,
+                    end: 5,
+                    ino: 0,
+                },
+                Zone {
+                    start: 5,
+                    end: 8,
+                    ino: 0,
+                },
             ],
             count: 100,
             first: 0,

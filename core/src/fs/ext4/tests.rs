@@ -1,12 +1,12 @@
 //! The core of ext4 over a simulated device, on images of mke2fs, checked by e2fsck. Skipped loudly without those.
 
+use super::mkfs::{mkfs, MkfsOptions};
 use super::{
     flag, mode, CostTable, Ext4, Inode, MapFlags, MapRequest, MappingKind, MountConfig,
     MountOptions,
 };
 use crate::base::rng::SplitMix64;
 use crate::base::{Ino, Lblk, Nanos};
-use super::mkfs::{mkfs, MkfsOptions};
 use crate::block::{Class, Device, DeviceConfig, Phase, Queue, Store};
 use crate::format::ext4::dirent;
 use crate::fs::common::FsResult;
@@ -44,13 +44,22 @@ impl Rig {
         };
         let path = scratch(name);
         let out = Command::new(mke2fs)
-            .args(["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"])
+            .args([
+                "-q",
+                "-F",
+                "-E",
+                "nodiscard,lazy_itable_init=0,lazy_journal_init=0",
+            ])
             .args(args.split_whitespace())
             .arg(&path)
             .arg(format!("{mib}M"))
             .output()
             .expect("mke2fs runs");
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        assert!(
+            out.status.success(),
+            "{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
         let image = std::fs::read(&path).expect("image");
         std::fs::remove_file(&path).expect("image is ours");
         Some(Rig::of(name, &image))
@@ -119,7 +128,8 @@ impl Rig {
         use std::os::unix::fs::FileExt;
         let file = std::fs::File::create(path).expect("scratch file");
         let device = self.queue.device();
-        file.set_len(device.store().sectors() * 512).expect("sparse");
+        file.set_len(device.store().sectors() * 512)
+            .expect("sparse");
         device
             .store()
             .export(true, |at, bytes| file.write_all_at(bytes, at))
@@ -131,7 +141,11 @@ impl Rig {
         let Some(e2fsck) = tool("e2fsck") else { return };
         let path = scratch(&format!("{}-fsck", self.name));
         self.save(&path);
-        let out = Command::new(e2fsck).args(["-fn"]).arg(&path).output().expect("e2fsck runs");
+        let out = Command::new(e2fsck)
+            .args(["-fn"])
+            .arg(&path)
+            .output()
+            .expect("e2fsck runs");
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
         std::fs::remove_file(&path).expect("image is ours");
         assert!(out.status.success(), "{}: {text}", self.name);
@@ -147,7 +161,10 @@ impl Drop for Rig {
 /// Enters `inode` under `name` in the root directory's first block.
 async fn link(fs: &Ext4, h: &mut Handle, inode: &Inode, name: &str) -> FsResult<()> {
     let root = fs.iget(Ino(2)).await?;
-    let bh = fs.bread(None, &root, Lblk(0), false).await?.expect("mapped");
+    let bh = fs
+        .bread(None, &root, Lblk(0), false)
+        .await?
+        .expect("mapped");
     fs.get_write_access(h, &bh).await?;
     let end = bh.size() - if fs.csum.metadata_csum { 12 } else { 0 };
     let generation = root.core.borrow().generation;
@@ -191,13 +208,19 @@ const IMAGES: [(&str, u64, &str); 4] = [
     ("default", 64, "-t ext4 -b 4096"),
     ("small", 24, "-t ext4 -b 1024 -O ^resize_inode"),
     ("ext3", 32, "-t ext3 -b 1024 -I 128"),
-    ("nojournal", 32, "-t ext4 -b 4096 -O ^has_journal,^orphan_file"),
+    (
+        "nojournal",
+        32,
+        "-t ext4 -b 4096 -O ^has_journal,^orphan_file",
+    ),
 ];
 
 #[test]
 fn mount_and_unmount_leave_a_clean_image() {
     for (name, mib, args) in IMAGES {
-        let Some(rig) = Rig::new("mount", mib, args) else { return };
+        let Some(rig) = Rig::new("mount", mib, args) else {
+            return;
+        };
         for opts in ["", "data=journal", "ro"] {
             if opts == "data=journal" && name == "nojournal" {
                 continue;
@@ -213,9 +236,13 @@ fn mount_and_unmount_leave_a_clean_image() {
 
 #[test]
 fn mount_reads_and_writes_what_linux_does() {
-    let Some(rig) = Rig::new("counts", 256, "-t ext4 -b 4096 -I 256") else { return };
+    let Some(rig) = Rig::new("counts", 256, "-t ext4 -b 4096 -I 256") else {
+        return;
+    };
     let cfg = rig.config("");
-    let fs = rig.sim.block_on("test", async move { Ext4::mount(cfg).await });
+    let fs = rig
+        .sim
+        .block_on("test", async move { Ext4::mount(cfg).await });
     let fs = fs.expect("no deadlock").expect("mounts");
     let d = rig.queue.disk_stats();
     // kernel-lab, phase `mount`: 5 reads of 4.25 blocks, 1 write.
@@ -246,7 +273,11 @@ async fn check_map(fs: &Ext4, inode: &Inode, model: &Model, forget: bool) -> FsR
     let mut l = 0u32;
     while (l as usize) < model.blocks.len() {
         let len = model.blocks.len() as u32 - l;
-        let req = MapRequest { lblk: Lblk(l), len, flags: MapFlags::NONE };
+        let req = MapRequest {
+            lblk: Lblk(l),
+            len,
+            flags: MapFlags::NONE,
+        };
         let m = fs.map_blocks(None, inode, req).await?;
         assert!(m.len > 0);
         let want = match m.kind {
@@ -259,8 +290,44 @@ async fn check_map(fs: &Ext4, inode: &Inode, model: &Model, forget: bool) -> FsR
             assert_eq!(model.blocks[(l + i) as usize], want, "block {}", l + i);
             if want != Block::Hole {
                 let was = owners.insert(m.pblk.0 + u64::from(i), l + i);
-                assert_eq!(was, None, "block {} is mapped twice", m.pblk.0 + u64::from(i));
+                assert_eq!(
+                    was,
+                    None,
+                    "block {} is mapped twice",
+                    m.pblk.0 + u64::from(i)
+                );
             }
+        }
+        l += m.len;
+    }
+    Ok(())
+}
+
+/// Maps `len` blocks from `a` on and notes them in the model.
+async fn map_run(
+    fs: &Rc<Ext4>,
+    h: &mut Handle,
+    inode: &Rc<Inode>,
+    model: &mut Model,
+    (a, len): (u32, u32),
+    flags: MapFlags,
+) -> FsResult<()> {
+    let mut l = a;
+    while l < a + len {
+        let req = MapRequest {
+            lblk: Lblk(l),
+            len: a + len - l,
+            flags,
+        };
+        let m = fs.map_blocks(Some(h), inode, req).await?;
+        assert!(m.mapped_block().is_some() && m.len > 0);
+        for i in l..l + m.len {
+            let b = &mut model.blocks[i as usize];
+            *b = match (*b, flags.has(MapFlags::UNWRIT_EXT)) {
+                (Block::Hole, true) => Block::Unwritten,
+                (old, true) => old,
+                (_, false) => Block::Written,
+            };
         }
         l += m.len;
     }
@@ -272,7 +339,9 @@ async fn churn(fs: Rc<Ext4>, seed: u64, steps: u32, n: u32) -> FsResult<()> {
     let inode = new_file(&fs, "f").await?;
     let extents = inode.has_flag(flag::EXTENTS);
     let mut rng = SplitMix64::new(seed);
-    let mut model = Model { blocks: vec![Block::Hole; n as usize] };
+    let mut model = Model {
+        blocks: vec![Block::Hole; n as usize],
+    };
     for step in 0..steps {
         let a = rng.below(u64::from(n)) as u32;
         let most = if rng.below(4) == 0 { 60 } else { 3 };
@@ -285,23 +354,11 @@ async fn churn(fs: Rc<Ext4>, seed: u64, steps: u32, n: u32) -> FsResult<()> {
                 2 if extents => MapFlags::IO_CREATE_EXT,
                 _ => MapFlags::CREATE,
             };
-            let mut l = a;
-            while l < a + len {
-                let req = MapRequest { lblk: Lblk(l), len: a + len - l, flags };
-                let m = fs.map_blocks(Some(&mut h), &inode, req).await?;
-                assert!(m.mapped_block().is_some() && m.len > 0);
-                for i in l..l + m.len {
-                    let b = &mut model.blocks[i as usize];
-                    *b = match (*b, flags.has(MapFlags::UNWRIT_EXT)) {
-                        (Block::Hole, true) => Block::Unwritten,
-                        (old, true) => old,
-                        (_, false) => Block::Written,
-                    };
-                }
-                l += m.len;
-            }
+            map_run(&fs, &mut h, &inode, &mut model, (a, len), flags).await?;
         } else if what < 8 && extents {
-            let all = model.blocks[a as usize..(a + len) as usize].iter().all(|b| *b != Block::Hole);
+            let all = model.blocks[a as usize..(a + len) as usize]
+                .iter()
+                .all(|b| *b != Block::Hole);
             if all {
                 let bits = fs.geo.block_bits;
                 let (o, l) = (u64::from(a) << bits, u64::from(len) << bits);
@@ -338,7 +395,9 @@ async fn churn(fs: Rc<Ext4>, seed: u64, steps: u32, n: u32) -> FsResult<()> {
 fn mappings_follow_a_model_and_fsck_agrees() {
     for (name, mib, args) in IMAGES {
         for seed in 0..3 {
-            let Some(rig) = Rig::new("churn", mib, args) else { return };
+            let Some(rig) = Rig::new("churn", mib, args) else {
+                return;
+            };
             let opts = if seed == 1 { "nodelalloc" } else { "" };
             let n = if name == "default" { 3000 } else { 4000 };
             rig.run(opts, move |fs| churn(fs, seed, 700, n));
@@ -350,7 +409,9 @@ fn mappings_follow_a_model_and_fsck_agrees() {
 #[test]
 fn a_deleted_file_gives_everything_back() {
     for (name, mib, args) in IMAGES {
-        let Some(rig) = Rig::new("delete", mib, args) else { return };
+        let Some(rig) = Rig::new("delete", mib, args) else {
+            return;
+        };
         let _ = name;
         rig.run("", |fs| async move {
             let root = fs.iget(Ino(2)).await?;
@@ -367,7 +428,11 @@ fn a_deleted_file_gives_everything_back() {
                         fs.journal_stop(std::mem::replace(&mut h, next)).await?;
                     }
                     let lblk = Lblk(i * 3 + round * 100);
-                    let req = MapRequest { lblk, len: 2, flags: MapFlags::CREATE };
+                    let req = MapRequest {
+                        lblk,
+                        len: 2,
+                        flags: MapFlags::CREATE,
+                    };
                     fs.map_blocks(Some(&mut h), &inode, req).await?;
                 }
                 inode.core.borrow_mut().nlink = 0;
@@ -390,14 +455,20 @@ fn a_deleted_file_gives_everything_back() {
 #[test]
 fn a_full_disk_is_an_error_and_nothing_else() {
     for (name, mib, args) in [IMAGES[0], IMAGES[1], IMAGES[2]] {
-        let Some(rig) = Rig::new("full", mib, args) else { return };
+        let Some(rig) = Rig::new("full", mib, args) else {
+            return;
+        };
         let _ = name;
         rig.run("", |fs| async move {
             let inode = new_file(&fs, "big").await?;
             let mut l = 0;
             let full = loop {
                 let mut h = fs.journal_start(HandleType::Misc, 60).await?;
-                let req = MapRequest { lblk: Lblk(l), len: 500, flags: MapFlags::CREATE };
+                let req = MapRequest {
+                    lblk: Lblk(l),
+                    len: 500,
+                    flags: MapFlags::CREATE,
+                };
                 let m = fs.map_blocks(Some(&mut h), &inode, req).await;
                 fs.journal_stop(h).await?;
                 match m {
@@ -421,8 +492,16 @@ fn a_full_disk_is_an_error_and_nothing_else() {
 #[test]
 fn lazy_init_zeroes_every_table_and_says_so() {
     // kernel-lab, ext4-lazyinit-init_itable-*: 8 bios, 4,095 blocks, 8 handles in one transaction.
-    for (opts, groups) in [("init_itable=10", 8), ("init_itable=0", 8), ("noinit_itable", 0)] {
-        let rig = Rig::own("lazy", 1024, "-b 4096 -I 256 -E lazy_itable_init=1,nodiscard");
+    for (opts, groups) in [
+        ("init_itable=10", 8),
+        ("init_itable=0", 8),
+        ("noinit_itable", 0),
+    ] {
+        let rig = Rig::own(
+            "lazy",
+            1024,
+            "-b 4096 -I 256 -E lazy_itable_init=1,nodiscard",
+        );
         rig.queue.set_phase(Phase::Work);
         let stats = rig.run(opts, |fs| async move {
             fs.sim.sleep(Nanos::from_secs(15), WaitReason::Timer).await;
@@ -445,8 +524,13 @@ fn lazy_init_zeroes_every_table_and_says_so() {
 
 #[test]
 fn orphans_are_cleaned_up_after_a_power_cut() {
-    for args in ["-t ext4 -b 4096 -O ^orphan_file", "-t ext4 -b 4096 -O orphan_file"] {
-        let Some(rig) = Rig::new("orphan", 64, args) else { return };
+    for args in [
+        "-t ext4 -b 4096 -O ^orphan_file",
+        "-t ext4 -b 4096 -O orphan_file",
+    ] {
+        let Some(rig) = Rig::new("orphan", 64, args) else {
+            return;
+        };
         let cfg = rig.config("");
         let left = rig.sim.block_on("test", async move {
             let fs = Ext4::mount(cfg).await?;
@@ -458,7 +542,11 @@ fn orphans_are_cleaned_up_after_a_power_cut() {
                     .new_inode(&mut h, &root, mode::S_IFREG | 0o600, b"x", None)
                     .await?;
                 fs.unlock_new_inode(&inode);
-                let req = MapRequest { lblk: Lblk(0), len: 10 + i, flags: MapFlags::CREATE };
+                let req = MapRequest {
+                    lblk: Lblk(0),
+                    len: 10 + i,
+                    flags: MapFlags::CREATE,
+                };
                 fs.map_blocks(Some(&mut h), &inode, req).await?;
                 inode.core.borrow_mut().nlink = 0;
                 fs.orphan_add(&mut h, &inode).await?;
@@ -479,14 +567,20 @@ fn orphans_are_cleaned_up_after_a_power_cut() {
             }
             Ok(fs.statfs())
         });
-        assert_eq!((before.bfree, before.ffree), (after.bfree, after.ffree), "{args}");
+        assert_eq!(
+            (before.bfree, before.ffree),
+            (after.bfree, after.ffree),
+            "{args}"
+        );
         again.fsck();
     }
 }
 
 #[test]
 fn remount_changes_between_read_only_and_writable() {
-    let Some(rig) = Rig::new("remount", 64, "-t ext4 -b 4096") else { return };
+    let Some(rig) = Rig::new("remount", 64, "-t ext4 -b 4096") else {
+        return;
+    };
     rig.run("ro", |fs| async move {
         assert!(fs.journal_start(HandleType::Misc, 1).await.is_err());
         fs.remount("rw,commit=7").await?;
@@ -504,13 +598,19 @@ fn remount_changes_between_read_only_and_writable() {
 #[test]
 fn shifted_extents_keep_their_blocks() {
     for args in ["-t ext4 -b 1024", "-t ext4 -b 4096"] {
-        let Some(rig) = Rig::new("shift", 32, args) else { return };
+        let Some(rig) = Rig::new("shift", 32, args) else {
+            return;
+        };
         rig.run("", |fs| async move {
             let inode = new_file(&fs, "s").await?;
             let mut want: BTreeMap<u32, u64> = BTreeMap::new();
             for i in 0..500u32 {
                 let mut h = fs.journal_start(HandleType::Misc, 60).await?;
-                let req = MapRequest { lblk: Lblk(i * 2), len: 1, flags: MapFlags::CREATE };
+                let req = MapRequest {
+                    lblk: Lblk(i * 2),
+                    len: 1,
+                    flags: MapFlags::CREATE,
+                };
                 let m = fs.map_blocks(Some(&mut h), &inode, req).await?;
                 want.insert(i * 2, m.pblk.0);
                 fs.journal_stop(h).await?;
@@ -522,7 +622,8 @@ fn shifted_extents_keep_their_blocks() {
                     fs.discard_preallocations(&inode).await?;
                 }
                 if !right {
-                    fs.remove_space(&mut h, &inode, start - by, start - 1).await?;
+                    fs.remove_space(&mut h, &inode, start - by, start - 1)
+                        .await?;
                     want.retain(|l, _| *l < start - by || *l >= start);
                 }
                 let sem = inode.i_data_sem.write().await;
@@ -542,7 +643,11 @@ fn shifted_extents_keep_their_blocks() {
                     .collect();
                 inode.es.borrow_mut().remove(0, u32::MAX);
                 for (l, p) in &want {
-                    let req = MapRequest { lblk: Lblk(*l), len: 1, flags: MapFlags::NONE };
+                    let req = MapRequest {
+                        lblk: Lblk(*l),
+                        len: 1,
+                        flags: MapFlags::NONE,
+                    };
                     let m = fs.map_blocks(None, &inode, req).await?;
                     assert_eq!(m.mapped_block().map(|b| b.0), Some(*p), "block {l}");
                 }

@@ -42,10 +42,14 @@ impl Rig {
             let lba = |b: u64| Lba(b * bs / 512);
             for (at, len) in image.zero {
                 let sectors = (len * bs / 512) as u32;
-                q.run(Bio::write_zeroes(lba(at), sectors, Role::Other)).await.unwrap();
+                q.run(Bio::write_zeroes(lba(at), sectors, Role::Other))
+                    .await
+                    .unwrap();
             }
             for (at, p) in image.blocks {
-                q.run(Bio::write(lba(at), bs as u32, p, Role::Other)).await.unwrap();
+                q.run(Bio::write(lba(at), bs as u32, p, Role::Other))
+                    .await
+                    .unwrap();
             }
         })
         .unwrap();
@@ -101,17 +105,33 @@ impl Player {
         let off = self.rng.below(self.max);
         let len = 1 + self.rng.below((self.max / 6).min(self.max - off));
         let size = self.model.len();
-        self.log.push(format!("{n}: kind {r} mode {}, {off}+{len} of {size}", n % 9));
+        self.log.push(format!(
+            "{n}: kind {r} mode {}, {off}+{len} of {size}",
+            n % 9
+        ));
         match r {
             0..40 => self.write(off, len, n, r % 4 == 0).await,
             40..48 => self.truncate(self.rng_size()).await,
             48..72 => self.falloc(n, off, len).await,
             72..82 => self.read(off, len).await,
-            82..86 => self.fs.sync_file(&self.inode, &self.f, r % 2 == 0).await.unwrap(),
+            82..86 => self
+                .fs
+                .sync_file(&self.inode, &self.f, r % 2 == 0)
+                .await
+                .unwrap(),
             86..89 => self.fs.sync_filesystem().await.unwrap(),
             89..92 => self.fs.drop_pagecache(),
-            92..95 => self.rig.sim.sleep(Nanos::from_ms(700 * r), WaitReason::Timer).await,
-            95..97 => self.fs.fadvise_dontneed(&self.inode, off, len).await.unwrap(),
+            92..95 => {
+                self.rig
+                    .sim
+                    .sleep(Nanos::from_ms(700 * r), WaitReason::Timer)
+                    .await
+            }
+            95..97 => self
+                .fs
+                .fadvise_dontneed(&self.inode, off, len)
+                .await
+                .unwrap(),
             _ => self.remount().await,
         }
     }
@@ -186,7 +206,11 @@ impl Player {
                 INSERT => off < size,
                 _ => true,
             };
-        assert_eq!(res.is_ok(), expect, "op {n}: mode {mode:x} {off}+{len} of {size}: {res:?}");
+        assert_eq!(
+            res.is_ok(),
+            expect,
+            "op {n}: mode {mode:x} {off}+{len} of {size}: {res:?}"
+        );
         if res.is_err() {
             return;
         }
@@ -255,7 +279,10 @@ fn difference(got: &[u8], want: &[u8], off: u64) -> String {
     let bad: Vec<usize> = (0..n).filter(differ).collect();
     let blocks: std::collections::BTreeSet<u64> =
         bad.iter().map(|i| (off + *i as u64) >> 10).collect();
-    format!("{} of {n} bytes differ, in the 1 KiB blocks {blocks:?}", bad.len())
+    format!(
+        "{} of {n} bytes differ, in the 1 KiB blocks {blocks:?}",
+        bad.len()
+    )
 }
 
 fn model_run(seed: u64, mkfs_opts: &str, mount_opts: &str, steps: u32) {
@@ -352,7 +379,9 @@ async fn write(fs: &Rc<Ext4>, inode: &Rc<Inode>, off: u64, len: u64) {
     let f = FileState::new(inode, IoFlags::default());
     let mut pos = off;
     let src = WriteSource::Content { seed: 5 };
-    fs.file_write_iter(inode, &f, &mut pos, len, src).await.unwrap();
+    fs.file_write_iter(inode, &f, &mut pos, len, src)
+        .await
+        .unwrap();
 }
 
 #[test]

@@ -266,7 +266,8 @@ impl Ext4 {
         from: u64,
     ) -> FsResult<()> {
         let bs = u64::from(self.geo.block_size);
-        self.block_zero_page_range(h, inode, from, bs - from % bs).await
+        self.block_zero_page_range(h, inode, from, bs - from % bs)
+            .await
     }
 
     /// Zeroes `len` bytes at `from`, all within one block, in the page cache; the block becomes dirty, or joins the

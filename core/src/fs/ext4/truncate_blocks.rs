@@ -9,7 +9,11 @@ use std::rc::Rc;
 impl Ext4 {
     /// Frees all blocks past `i_size` of an inode that is being deleted, under the caller's handle, which may be
     /// restarted; the inode goes on the orphan list first (kernel `ext4_truncate` as `ext4_evict_inode` calls it).
-    pub(crate) async fn truncate_for_delete(&self, h: &mut Handle, inode: &Rc<Inode>) -> FsResult<()> {
+    pub(crate) async fn truncate_for_delete(
+        &self,
+        h: &mut Handle,
+        inode: &Rc<Inode>,
+    ) -> FsResult<()> {
         if !self.can_truncate(inode) {
             return Ok(());
         }
@@ -34,7 +38,8 @@ impl Ext4 {
         let mut sem = Some(inode.i_data_sem.write().await);
         let delayed = inode.es.borrow_mut().remove(from, EXT_MAX_BLOCKS - from);
         self.da_release(inode, u64::from(delayed));
-        self.remove_space_locked(h, inode, &mut sem, from, EXT_MAX_BLOCKS - 1).await
+        self.remove_space_locked(h, inode, &mut sem, from, EXT_MAX_BLOCKS - 1)
+            .await
     }
 
     /// Frees the blocks of `from..=to` by extents or block map; takes `i_data_sem`. Cached mappings of the range

@@ -34,7 +34,9 @@ impl Ext4 {
         let mut done = 0;
         let mut res = Ok(());
         for (index, from, to) in chunk.pages() {
-            res = self.write_page_now(&mut h, inode, chunk, (index, from, to)).await;
+            res = self
+                .write_page_now(&mut h, inode, chunk, (index, from, to))
+                .await;
             if res.is_err() {
                 break;
             }
@@ -71,7 +73,9 @@ impl Ext4 {
         (index, from, to): (u64, usize, usize),
     ) -> FsResult<()> {
         inode.mapping.lock(index).await;
-        let res = self.write_locked_page(h, inode, chunk, (index, from, to)).await;
+        let res = self
+            .write_locked_page(h, inode, chunk, (index, from, to))
+            .await;
         inode.mapping.unlock(index);
         res
     }

@@ -117,11 +117,7 @@ impl<'a> Mpd<'a> {
 
 impl Ext4 {
     /// Writes dirty pages of a file as `wbc` says (kernel `ext4_writepages`).
-    pub async fn writepages(
-        &self,
-        inode: &Rc<Inode>,
-        wbc: &mut WritebackControl,
-    ) -> FsResult<()> {
+    pub async fn writepages(&self, inode: &Rc<Inode>, wbc: &mut WritebackControl) -> FsResult<()> {
         let _frame = self.sim.frame("ext4_writepages");
         let guard = self.writepages_rwsem.read().await;
         let mut mpd = Mpd::new(self, inode, wbc);
@@ -244,7 +240,9 @@ impl Ext4 {
         let mut give_up = false;
         let mut res = self.prepare_extent(mpd).await;
         if res.is_ok() && mpd.extent.is_some() {
-            res = self.map_and_submit_extent(&mut handle, mpd, &mut give_up).await;
+            res = self
+                .map_and_submit_extent(&mut handle, mpd, &mut give_up)
+                .await;
         }
         mpd.do_map = false;
         // A synchronous handle waits for its commit at stop, which may wait for our own pages: submit first.
@@ -498,7 +496,8 @@ impl Ext4 {
             let page_end = (index as u32 + 1) * per_page;
             if index == last && end < page_end {
                 // The page goes out when its other blocks are mapped, too.
-                self.process_page(mpd, index, end % per_page, Some(end)).await?;
+                self.process_page(mpd, index, end % per_page, Some(end))
+                    .await?;
                 return Ok(());
             }
             self.submit_page(mpd, index).await;
@@ -576,7 +575,9 @@ impl Ext4 {
         });
         for &(block, pblk) in blocks {
             let taken = mapping.with(index, |f| (f.block_payload(block, bs), f.order()));
-            let Some((payload, order)) = taken else { continue };
+            let Some((payload, order)) = taken else {
+                continue;
+            };
             let w = WriteBlock {
                 index,
                 block,

@@ -42,7 +42,11 @@ impl InodeCore {
         self.has_xattr_space() && le32(&self.ibody, 0) == area::MAGIC
     }
 
-    pub(crate) fn ibody_find(&self, index: u8, name: &[u8]) -> Result<Option<area::Entry<'_>>, Corrupt> {
+    pub(crate) fn ibody_find(
+        &self,
+        index: u8,
+        name: &[u8],
+    ) -> Result<Option<area::Entry<'_>>, Corrupt> {
         if !self.has_ibody_xattrs() {
             return Ok(None);
         }
@@ -53,7 +57,12 @@ impl InodeCore {
     }
 
     /// Sets or removes an attribute of the inode body (kernel `ext4_xattr_ibody_set`).
-    pub(crate) fn ibody_set(&mut self, index: u8, name: &[u8], value: Option<&[u8]>) -> FsResult<()> {
+    pub(crate) fn ibody_set(
+        &mut self,
+        index: u8,
+        name: &[u8],
+        value: Option<&[u8]>,
+    ) -> FsResult<()> {
         if !self.has_xattr_space() {
             return Err(FsError::NoSpace);
         }
@@ -68,7 +77,11 @@ impl InodeCore {
         };
         let entries = &mut self.ibody[IBODY_HEADER..];
         area::set(entries, 0, &change)?;
-        let magic = if le32(entries, 0) == 0 { 0 } else { area::MAGIC };
+        let magic = if le32(entries, 0) == 0 {
+            0
+        } else {
+            area::MAGIC
+        };
         put_le32(&mut self.ibody, 0, magic);
         Ok(())
     }
@@ -378,6 +391,8 @@ fn refuse_ea_inode(e: &area::Entry<'_>) -> FsResult<()> {
     if e.value_inum == 0 {
         Ok(())
     } else {
-        Err(FsError::Unsupported("changing an ea_inode attribute".into()))
+        Err(FsError::Unsupported(
+            "changing an ea_inode attribute".into(),
+        ))
     }
 }

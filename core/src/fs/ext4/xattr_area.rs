@@ -386,7 +386,12 @@ mod tests {
             let len = (r.next_u64() % (size as u64 / 3)) as usize;
             let value_bytes = vec![(r.next_u64() & 255) as u8; len];
             let wanted = (r.next_u64() % 4 != 0).then_some(&value_bytes[..]);
-            let change = Change { index, name: &name, value: wanted, block };
+            let change = Change {
+                index,
+                name: &name,
+                value: wanted,
+                block,
+            };
             let key = (index, name.clone());
             let mut next = model.clone();
             match wanted {
@@ -429,7 +434,12 @@ mod tests {
         let mut r = SplitMix64::new(3);
         for _ in 0..20_000 {
             let mut area: Vec<u8> = (0..96).map(|_| (r.next_u64() & 31) as u8).collect();
-            let change = Change { index: 1, name: b"a", value: Some(b"v"), block: false };
+            let change = Change {
+                index: 1,
+                name: b"a",
+                value: Some(b"v"),
+                block: false,
+            };
             let _ = set(&mut area, 0, &change);
             let _ = free(&area, 0);
             assert!(entries(&area, 0).count() < 96);

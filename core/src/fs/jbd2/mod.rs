@@ -35,7 +35,8 @@ mod transaction;
 
 pub use handle::{Handle, HandleType};
 pub use journal::{
-    DataFn, DataHook, FcReplay, FcReplayFn, Journal, JournalCosts, JournalCsum, JournalMap, JournalOptions, Recovered,
+    DataFn, DataHook, FcReplay, FcReplayFn, Journal, JournalCosts, JournalCsum, JournalMap,
+    JournalOptions, Recovered,
 };
 pub use recovery::{Recovery, RecoveryStep};
 pub use stats::{CheckpointStats, HandleStats, JournalStats, RunStats};
