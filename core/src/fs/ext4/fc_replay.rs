@@ -61,7 +61,7 @@ impl Ext4 {
             let record = replay.records[at].clone();
             match record {
                 FcRecord::Inode { ino, raw } => {
-                    self.fc_replay_inode(&mut h, Ino(ino), &raw).await?
+                    self.fc_replay_inode(&mut h, Ino(ino), &raw).await?;
                 }
                 FcRecord::AddRange {
                     ino,

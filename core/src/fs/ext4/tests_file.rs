@@ -125,7 +125,7 @@ impl Player {
                 self.rig
                     .sim
                     .sleep(Nanos::from_ms(700 * r), WaitReason::Timer)
-                    .await
+                    .await;
             }
             95..97 => self
                 .fs
