@@ -33,7 +33,7 @@ await suite(async ({ open }) => {
   const page = await open("?s=write-nofsync&ui=bench", SIZES[0]);
   await state(page, "done", "paused");
   equal("no style attributes", await page.locator("[style]").count(), 0);
-  for (const panel of ["map", "ring", "itable", "heat", "amp"]) {
+  for (const panel of ["map", "ring", "heat", "itable", "amp"]) {
     if (panel === "itable" || panel === "amp") await page.selectOption("[data-act=slot-2]", panel);
     await page.waitForSelector(`[data-panel=${panel}] canvas`);
     check(`${panel} has a name`, (await page.getAttribute(`[data-panel=${panel}] canvas`, "aria-label")).length > 5);

@@ -92,7 +92,12 @@ fn recipe_of_address() -> (Recipe, Option<String>) {
             }
         }
     }
-    recipe.apply_query(&query);
+    // Fragment wins over query: with a fragment only the looks are taken from the query.
+    if hash.len() > 1 && trouble.is_none() {
+        recipe.apply_looks(&query);
+    } else {
+        recipe.apply_query(&query);
+    }
     if root().has_attribute("data-embed") {
         recipe.ui = "mini".into();
         if recipe.panels.is_empty() {
@@ -165,6 +170,7 @@ impl Component for App {
                     }
                 }
                 self.perform(Action::Answer(answer));
+                self.mark_ready();
             }
             Msg::News(News::Died(message)) => self.perform(Action::WorkerDied(message)),
             Msg::Frame(ms) => self.frame(ms),
@@ -312,11 +318,16 @@ impl App {
         if let Some(link) = &self.link {
             link.want(self.state.wanted(heavy));
         }
-        if !self.marked_ready && self.state.view.stamp > 0 {
-            self.marked_ready = true;
-            if let Some(performance) = window().performance() {
-                let _ = performance.mark("fsg-ready");
-            }
+    }
+
+    /// The first picture of the engine is there: the page is usable.
+    fn mark_ready(&mut self) {
+        if self.marked_ready || self.state.view.stamp == 0 {
+            return;
+        }
+        self.marked_ready = true;
+        if let Some(performance) = window().performance() {
+            let _ = performance.mark("fsg-ready");
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::base::Nanos;
 use crate::workload::app_log::{AppLog, AppOp, AppRecord};
 use crate::workload::fio::LatencyHistogram;
+use crate::workload::ops::Op;
 
 /// Rows of the heat map for each decade.
 pub const ROWS_PER_DECADE: usize = 10;
@@ -71,7 +72,13 @@ pub fn row(latency: Nanos) -> usize {
 
 /// True for calls that a latency picture should show (not open, close and the like).
 fn counts(r: &AppRecord) -> bool {
-    r.end != Nanos::MAX && !matches!(r.op, AppOp::Close { .. })
+    let is_call = match &r.op {
+        AppOp::Close { .. } => false,
+        // A pause of the script is no call to the file system.
+        AppOp::Other(op) => !matches!(**op, Op::Sleep { .. }),
+        _ => true,
+    };
+    is_call && r.end != Nanos::MAX
 }
 
 /// Slowest calls listed.

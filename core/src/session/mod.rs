@@ -29,6 +29,8 @@ pub struct Session {
     pub(crate) setup: Setup,
     pub(crate) progress: Rc<Progress>,
     pub(crate) observer: Observer,
+    /// The disk was given: what is on it is not only what the workload made.
+    pub(crate) given_image: bool,
     horizon: Nanos,
     idle: bool,
 }
@@ -56,7 +58,9 @@ impl Session {
         setup.mkfs_line = "(the image as it is)".to_string();
         let machine = Machine::boot(setup.machine.clone());
         *machine.queue.device_mut().store_mut() = crate::block::Store::from_bytes(image);
-        Session::start(machine, setup, e.seed)
+        let (mut session, loaded) = Session::start(machine, setup, e.seed)?;
+        session.given_image = true;
+        Ok((session, loaded))
     }
 
     fn start(machine: Machine, setup: Setup, seed: u64) -> Result<(Session, Loaded), Vec<Problem>> {
@@ -73,6 +77,7 @@ impl Session {
             setup,
             progress,
             observer,
+            given_image: false,
             horizon: Nanos::ZERO,
             idle: false,
         };

@@ -49,9 +49,17 @@ impl Session {
                 first_block: entry.and_then(|e| e.first_block),
             });
         }
+        let known = model.paths();
         for (path, e) in &on_disk {
-            if path.starts_with(b"/lost+found") && rows.len() < ROWS_MAX {
-                rows.push(row(path, e, durability::DURABLE, "made by mkfs"));
+            let why = if path.starts_with(b"/lost+found") {
+                "made by mkfs"
+            } else if self.given_image && !known.iter().any(|(p, _)| p == path) {
+                "was on the image"
+            } else {
+                continue;
+            };
+            if rows.len() < ROWS_MAX {
+                rows.push(row(path, e, durability::DURABLE, why));
             }
         }
         rows

@@ -153,6 +153,21 @@ impl Recipe {
         }
     }
 
+    /// Applies only theme and caption of a query, where the link says nothing of them.
+    pub fn apply_looks(&mut self, query: &str) {
+        let mut looks = Self {
+            theme: self.theme.clone(),
+            ..Self::default()
+        };
+        looks.apply_query(query);
+        if self.theme == "auto" {
+            self.theme = looks.theme;
+        }
+        if self.caption.is_empty() {
+            self.caption = looks.caption;
+        }
+    }
+
     /// Applies the query options of a page or an embed; unknown ones are left alone.
     pub fn apply_query(&mut self, query: &str) {
         for pair in query.trim_start_matches('?').split('&') {

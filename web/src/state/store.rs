@@ -448,11 +448,18 @@ impl State {
             Engine::Failed(_) => "error",
             Engine::Ready(_) if self.loaded.is_none() && !self.problems.is_empty() => "error",
             Engine::Ready(_) if self.loaded.is_none() => "loading",
-            Engine::Ready(_) if self.progress.running || self.playing => "running",
+            Engine::Ready(_) if self.progress.running || self.playing || self.on_the_way() => {
+                "running"
+            }
             Engine::Ready(_) if self.progress.done => "done",
             Engine::Ready(_) if self.progress.events > 0 => "paused",
             Engine::Ready(_) => "ready",
         }
+    }
+
+    /// The cursor has not yet arrived where a link or a scene wants it.
+    fn on_the_way(&self) -> bool {
+        self.want_ns.is_some() && !self.progress.done
     }
 
     /// End of the time axis, ns.
@@ -735,7 +742,10 @@ impl State {
 
     pub(super) fn load(&mut self) -> Vec<Effect> {
         self.problems.clear();
-        self.refusal.clear();
+        if self.running.is_some() {
+            // Before the first run it may say why a link could not be opened.
+            self.refusal.clear();
+        }
         self.playing = false;
         self.crash = None;
         self.recovery = 0;

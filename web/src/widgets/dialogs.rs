@@ -153,7 +153,7 @@ fn time(scope: Scope<'_>) -> Html {
     html! {
         <>
             <p>{ "In seconds, or with a unit: " }<code>{ "6s" }</code>{ ", " }<code>{ "250ms" }</code>{ ", " }<code>{ "12 345 678 us" }</code>{ "." }</p>
-            <input type="text" class="mono" data-act="time-text" aria-label="Time" value={instant(scope.state.at_ns)} {onchange} />
+            <input type="text" class="mono" data-act="time-text" aria-label="Time" placeholder={instant(scope.state.at_ns)} {onchange} />
         </>
     }
 }
