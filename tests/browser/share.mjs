@@ -29,6 +29,7 @@ await suite(async ({ open }) => {
   const shown = await page.textContent("[data-act=link]");
   check("the dialog shows the link", shown.includes("#1."), shown);
   const other = await open("", { width: 1280, height: 800 });
+  await state(other, "done", "paused");
   await other.goto(shown.trim());
   await other.reload();
   await state(other, "done", "paused");

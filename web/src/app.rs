@@ -320,9 +320,9 @@ impl App {
         }
     }
 
-    /// The first picture of the engine is there: the page is usable.
+    /// The engine has run and can be asked: the page is usable.
     fn mark_ready(&mut self) {
-        if self.marked_ready || self.state.view.stamp == 0 {
+        if self.marked_ready || self.state.progress.events == 0 {
             return;
         }
         self.marked_ready = true;
