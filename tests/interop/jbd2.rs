@@ -307,6 +307,9 @@ fsync e
 /// Mounts and unmounts an image on a simulated device; the image afterwards.
 fn mount_and_unmount(image: &Path, options: &str) -> Vec<u8> {
     let bytes = fs::read(image).unwrap();
+    // Times that replay sets must be close to those of the kernel, which the lab then leaves out.
+    let written = fs::metadata(image).unwrap().modified().unwrap();
+    let written = written.duration_since(std::time::UNIX_EPOCH).unwrap();
     let sim = Sim::new(1, 2);
     let config = DeviceConfig::parse("loop", bytes.len() as u64).unwrap();
     let queue = Queue::new(&sim, Device::new(config, sim.rng("device")));
@@ -323,7 +326,7 @@ fn mount_and_unmount(image: &Path, options: &str) -> Vec<u8> {
         queue: Rc::clone(&queue),
         vm: Vm::new(&sim, 1 << 30),
         opts: MountOptions::parse(options).unwrap(),
-        wall_clock_base: 1_700_000_000_000_000_000,
+        wall_clock_base: written.as_nanos() as u64,
         cost: CostTable::FREE,
         journal_costs: JournalCosts::LINUX,
         device: "vda".to_owned(),
