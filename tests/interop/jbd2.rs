@@ -467,7 +467,7 @@ fn journals_left_dirty_by_linux_are_replayed_as_e2fsck_does() {
         ("data-journal", "-b 4096", "data=journal", 2),
     ];
     for (name, mkfs, mount, step) in cases {
-        let replays = check(name, mkfs, mount, if deep { step } else { step * 6 });
+        let replays = check(name, mkfs, mount, if deep { step } else { step * 4 });
         println!("{name}: {replays} replays equal");
         assert!(replays > 4, "{name}: {replays}");
     }

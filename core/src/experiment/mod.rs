@@ -2,6 +2,8 @@
 
 pub mod drive;
 pub mod lab;
+#[cfg(test)]
+mod lab_tests;
 pub mod model;
 pub mod oracle;
 pub mod recover;

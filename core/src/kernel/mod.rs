@@ -2,6 +2,9 @@
 //!
 //! Knows nothing of experiments. Dropping a machine drops its tasks and leaves the disk as it is.
 
+#[cfg(test)]
+mod vfs_tests;
+
 use crate::base::Nanos;
 use crate::block::{Device, DeviceConfig, Phase, Queue, Store};
 use crate::format::ext4::SuperBlock;

@@ -13,12 +13,8 @@ mod create;
 mod dcache;
 mod files;
 mod io;
-#[cfg(test)]
-mod lab_tests;
 mod remove;
 mod rename;
-#[cfg(test)]
-mod tests;
 mod types;
 mod walk;
 mod xattrs;

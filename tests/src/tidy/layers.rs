@@ -98,6 +98,7 @@ pub const LAYERS: [Layer; 18] = [
             "trace",
             "block",
             "workload::app_log",
+            "workload::ops",
             "workload::fio",
         ],
         &[],

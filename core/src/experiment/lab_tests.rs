@@ -1,6 +1,5 @@
 //! Scenarios of kernel-lab through the system calls: what the core counts must be what Linux counted.
 
-use super::{Fs, OpenFlags, SysResult, Vfs};
 use crate::base::rng::SplitMix64;
 use crate::base::WriteSource;
 use crate::block::{Class, Device, DeviceConfig, Phase, Queue};
@@ -9,6 +8,7 @@ use crate::fs::ext4::{CostTable, Ext4, MountConfig, MountOptions};
 use crate::fs::jbd2::{HandleType, JournalCosts};
 use crate::mm::Vm;
 use crate::sim::Sim;
+use crate::vfs::{Fs, OpenFlags, SysResult, Vfs};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -17,6 +17,32 @@ type Truth = BTreeMap<String, u64>;
 
 const MKFS: &str = "-b 4096 -I 256 -U 6b6c6162-0000-4000-8000-000000000001 \
     -E lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed=6b6c6162-0000-4000-8000-000000000002";
+
+fn count_io(queue: &Rc<Queue>, truth: &mut Truth) {
+    for phase in Phase::ALL {
+        let stats = queue.stats();
+        for class in Class::ALL {
+            let c = stats.bios(phase, class);
+            let at = format!("io_by_phase.{}.by_class.{}", phase.name(), class.name());
+            for (name, n) in [
+                ("bios_w", c.bios_w),
+                ("bios_r", c.bios_r),
+                ("blocks_w", c.sectors_w / 8),
+                ("fua", c.fua),
+                ("preflush", c.preflush),
+            ] {
+                truth.insert(format!("{at}.{name}"), n);
+            }
+        }
+        let t = stats.bios_total(phase);
+        let at = format!("io_by_phase.{}.total", phase.name());
+        truth.insert(format!("{at}.flush_only"), t.flush_only);
+        truth.insert(format!("{at}.preflush"), t.preflush);
+        truth.insert(format!("{at}.fua"), t.fua);
+        truth.insert(format!("{at}.bios_w"), t.bios_w);
+        truth.insert(format!("{at}.bios_r"), t.bios_r);
+    }
+}
 
 fn run<F>(work: impl FnOnce(Rc<Vfs>) -> F + 'static) -> Truth
 where
@@ -74,29 +100,7 @@ where
         truth
     };
     let mut truth = sim.block_on("player", job).expect("no deadlock");
-    for phase in Phase::ALL {
-        let stats = queue.stats();
-        for class in Class::ALL {
-            let c = stats.bios(phase, class);
-            let at = format!("io_by_phase.{}.by_class.{}", phase.name(), class.name());
-            for (name, n) in [
-                ("bios_w", c.bios_w),
-                ("bios_r", c.bios_r),
-                ("blocks_w", c.sectors_w / 8),
-                ("fua", c.fua),
-                ("preflush", c.preflush),
-            ] {
-                truth.insert(format!("{at}.{name}"), n);
-            }
-        }
-        let t = stats.bios_total(phase);
-        let at = format!("io_by_phase.{}.total", phase.name());
-        truth.insert(format!("{at}.flush_only"), t.flush_only);
-        truth.insert(format!("{at}.preflush"), t.preflush);
-        truth.insert(format!("{at}.fua"), t.fua);
-        truth.insert(format!("{at}.bios_w"), t.bios_w);
-        truth.insert(format!("{at}.bios_r"), t.bios_r);
-    }
+    count_io(&queue, &mut truth);
     sim.shutdown();
     truth
 }

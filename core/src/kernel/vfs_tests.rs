@@ -1,7 +1,6 @@
 //! System calls against models: names in directories as a map, attributes as a map, and a table of path walks. Every
 //! file system is unmounted at the end and checked by our own fsck.
 
-use super::{Fd, Fs, OpenFlags, RenameFlags, SysResult, Vfs, XattrMode};
 use crate::base::rng::SplitMix64;
 use crate::base::{Errno, Lba, WriteSource};
 use crate::block::{Bio, Device, DeviceConfig, Queue, Role};
@@ -10,6 +9,7 @@ use crate::fs::ext4::{fsck, CostTable, Ext4, MountConfig, MountOptions};
 use crate::fs::jbd2::JournalCosts;
 use crate::mm::Vm;
 use crate::sim::Sim;
+use crate::vfs::{Fd, Fs, OpenFlags, RenameFlags, SysResult, Vfs, XattrMode};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::Rc;
