@@ -320,9 +320,9 @@ impl App {
         }
     }
 
-    /// The engine has run and can be asked: the page is usable.
+    /// The engine can be asked: the page is usable, as `data-fsg` says in the same turn.
     fn mark_ready(&mut self) {
-        if self.marked_ready || self.state.progress.events == 0 {
+        if self.marked_ready || self.state.phase() == "loading" {
             return;
         }
         self.marked_ready = true;
