@@ -8,6 +8,7 @@ mod output;
 mod run;
 
 use args::{Cli, Command};
+use clap::error::ErrorKind;
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -28,6 +29,10 @@ fn main() -> ExitCode {
         Err(e) if !e.use_stderr() => {
             output::say(&e.to_string());
             return ExitCode::SUCCESS;
+        }
+        Err(e) if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            output::complain("a command is missing; `fsglass --help` lists them");
+            return ExitCode::from(2);
         }
         Err(e) => {
             let text = e.to_string();
