@@ -31,7 +31,10 @@ await suite(async ({ open }) => {
   await page.keyboard.press("?");
   await page.waitForSelector('[role="dialog"]');
   check("? opens the list of keys", true);
-  const inside = await page.evaluate(() => !!document.activeElement.closest('[role="dialog"]'));
+  // The focus moves in an effect, one frame after the sheet is drawn.
+  const inside = await page
+    .waitForFunction(() => !!document.activeElement.closest('[role="dialog"]'), null, { timeout: 2000 })
+    .then(() => true, () => false);
   check("the focus is in the sheet", inside);
   await page.keyboard.press("Escape");
   await page.waitForSelector('[role="dialog"]', { state: "detached" });
