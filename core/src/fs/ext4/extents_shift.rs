@@ -38,10 +38,9 @@ impl Ext4 {
         } else if shift > start {
             return Err(FsError::Errno(Errno::EINVAL));
         }
-        inode
-            .es
-            .borrow_mut()
-            .remove(start.min(start.saturating_sub(shift)), u32::MAX);
+        // Only what moves is forgotten: blocks before it may still be delayed and hold reservations.
+        let from = if right { start } else { start - shift };
+        self.es_remove_range(inode, from, u32::MAX - from);
         if right {
             self.shift_right(h, inode, start, shift).await
         } else {

@@ -461,3 +461,23 @@ fn writers_are_throttled_to_the_speed_of_the_device() {
         assert!(rig.sim.now() > start);
     });
 }
+
+#[test]
+fn inserting_or_collapsing_a_range_leaves_the_reservations_before_it() {
+    for (mode, blocks) in [(INSERT, 7), (COLLAPSE, 5)] {
+        with_file("", move |_, fs, inode| async move {
+            write(&fs, &inode, 0, 7 * 4096).await;
+            fs.fallocate(&inode, mode, 4 * 4096, 2 * 4096)
+                .await
+                .unwrap();
+            assert_eq!(inode.reserved_blocks.get(), 4, "mode {mode:#x}");
+            fs.write_and_wait(&inode, 0, u64::MAX).await.unwrap();
+            assert_eq!(inode.reserved_blocks.get(), 0, "mode {mode:#x}");
+            assert_eq!(
+                fs.getattr(&inode, false).blocks,
+                blocks * 8,
+                "mode {mode:#x}"
+            );
+        });
+    }
+}

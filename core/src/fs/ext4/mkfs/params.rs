@@ -32,6 +32,7 @@ const SUPPORTED: &[Feature] = &[
     features::GDT_CSUM,
     features::BIGALLOC,
     features::METADATA_CSUM,
+    features::PROJECT,
 ];
 
 const BASE_FEATURES: &str = "sparse_super,large_file,filetype,resize_inode,dir_index,ext_attr";
@@ -327,6 +328,9 @@ fn check_features(sb: &mut SuperBlock) -> Result<(), MkfsError> {
     }
     if has(features::INLINE_DATA) && sb.s_inode_size == 128 {
         return Err(invalid("128 byte inodes are too small for inline data"));
+    }
+    if has(features::PROJECT) && sb.s_inode_size == 128 {
+        return Err(invalid("128 byte inodes are too small for project quota"));
     }
     if has(features::CSUM_SEED) && !has(features::METADATA_CSUM) {
         return Err(invalid(
