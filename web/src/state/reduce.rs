@@ -58,7 +58,7 @@ impl State {
                 } else {
                     "projector"
                 }
-                .into()
+                .into();
             }
             Act::Theme => {
                 self.theme = match self.theme.as_str() {
