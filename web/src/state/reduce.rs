@@ -174,7 +174,16 @@ impl State {
 
     fn pull_plug(&mut self) -> Vec<Effect> {
         self.playing = false;
-        if self.loaded.is_none() || self.crash.is_some() {
+        if self.crash.is_some() || !self.problems.is_empty() {
+            return Vec::new();
+        }
+        if self.loaded.is_none() || self.on_the_way() {
+            // Where the cursor is going, as soon as it is there.
+            self.recut = true;
+            self.said = format!(
+                "The power will be cut at {}.",
+                text::instant_short(self.want_ns.unwrap_or(self.at_ns))
+            );
             return Vec::new();
         }
         self.cutting = true;
@@ -185,6 +194,10 @@ impl State {
     }
 
     fn take_back(&mut self) -> Vec<Effect> {
+        if std::mem::take(&mut self.recut) {
+            self.said = "The power stays on.".into();
+            return Vec::new();
+        }
         if self.crash.take().is_some() {
             self.recovery = 0;
             self.said = "The power cut is taken back.".into();
@@ -357,6 +370,7 @@ impl State {
                 vec![Effect::Ask(Ask::Run { until_ns: until })]
             }
             Answer::Problems(problems) => {
+                self.recut = false;
                 self.said = text::count(problems.len() as u64, "problem", "problems")
                     + " in the experiment.";
                 self.problems = problems;

@@ -347,6 +347,7 @@ pub struct State {
     pub caption: String,
     /// Once a crash was seen, the story offers more.
     pub story_seen: bool,
+    /// The plug is pulled as soon as the cursor is where it is going.
     pub(super) recut: bool,
     pub(super) undo: Vec<Past>,
 }
@@ -458,7 +459,7 @@ impl State {
     }
 
     /// The cursor has not yet arrived where a link or a scene wants it.
-    fn on_the_way(&self) -> bool {
+    pub(super) fn on_the_way(&self) -> bool {
         self.want_ns.is_some() && !self.progress.done
     }
 

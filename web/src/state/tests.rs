@@ -191,6 +191,36 @@ fn the_link_restores_the_screen() {
 }
 
 #[test]
+fn a_plug_pulled_on_the_way_cuts_where_the_cursor_is_going() {
+    let mut state = ran();
+    state.reduce(Action::Act(Act::Switch(0)));
+    assert!(asks(&state.reduce(Action::Act(Act::PullPlug))).is_empty());
+    assert!(state.said.contains("will be cut"), "{}", state.said);
+    state.reduce(Action::Answer(loaded()));
+    state.reduce(Action::Act(Act::PullPlug));
+    state.reduce(Action::Answer(progress(2_000_000_000, false)));
+    let effects = state.reduce(Action::Answer(progress(11_000_000_000, true)));
+    assert!(matches!(
+        asks(&effects)[..],
+        [Ask::Crash {
+            at_ns: 7_000_000_000,
+            ..
+        }]
+    ));
+}
+
+#[test]
+fn a_plug_pulled_on_the_way_is_taken_back() {
+    let mut state = ran();
+    state.reduce(Action::Act(Act::Switch(0)));
+    state.reduce(Action::Act(Act::PullPlug));
+    state.reduce(Action::Act(Act::Undo));
+    state.reduce(Action::Answer(loaded()));
+    let effects = state.reduce(Action::Answer(progress(11_000_000_000, true)));
+    assert!(asks(&effects).is_empty(), "the power stays on");
+}
+
+#[test]
 fn problems_keep_the_page_usable() {
     let mut state = ran();
     state.reduce(Action::Act(Act::Run));
