@@ -88,7 +88,7 @@ fn recipe_of_address() -> (Recipe, Option<String>) {
             Err(reason) => {
                 trouble = Some(format!(
                     "This link could not be opened: {reason}. The first scene is shown instead."
-                ))
+                ));
             }
         }
     }
@@ -244,7 +244,7 @@ impl App {
                 }
             }
             Effect::FocusPanel(panel) => {
-                focus_later(&format!("[data-panel={}]", panel.id()), "#app")
+                focus_later(&format!("[data-panel={}]", panel.id()), "#app");
             }
         }
     }

@@ -47,7 +47,7 @@ impl Desk {
                 let _ = self.scope.post_message(&value);
             }
             Err(e) => {
-                web_sys::console::error_1(&format!("an answer could not be sent: {e}").into())
+                web_sys::console::error_1(&format!("an answer could not be sent: {e}").into());
             }
         }
     }
@@ -64,7 +64,7 @@ impl Desk {
     fn answer(&self, id: u32, ask: Ask) {
         match ask {
             Ask::Load(experiment) => self.load(id, &experiment, None),
-            Ask::LoadImage { experiment, image } => self.load(id, &experiment, Some(image)),
+            Ask::LoadImage { experiment, image } => self.load(id, &experiment, Some(&image)),
             Ask::Run { until_ns } => self.run(until_ns),
             Ask::Pause => self.engine.borrow_mut().running = false,
             other => {
@@ -74,10 +74,10 @@ impl Desk {
         }
     }
 
-    fn load(&self, id: u32, experiment: &Experiment, image: Option<Vec<u8>>) {
+    fn load(&self, id: u32, experiment: &Experiment, image: Option<&[u8]>) {
         let mut engine = self.engine.borrow_mut();
         *engine = Engine::default();
-        let answer = match load(experiment, image.as_deref()) {
+        let answer = match load(experiment, image) {
             Ok((session, loaded)) => {
                 engine.session = Some(session);
                 Answer::Loaded(Box::new(loaded))

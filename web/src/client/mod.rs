@@ -100,7 +100,7 @@ impl Link {
                 let _ = self.worker.post_message(&value);
             }
             Err(e) => {
-                web_sys::console::error_1(&format!("a question could not be sent: {e}").into())
+                web_sys::console::error_1(&format!("a question could not be sent: {e}").into());
             }
         }
         id
