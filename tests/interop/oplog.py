@@ -1,28 +1,37 @@
 """Operation scripts: what every call returns and the final tree are the kernel's.
 
-The recorded scripts need no rights at all. Fresh fuzz scripts are played by the kernel too, under more options.
+The recorded scripts need no rights at all. Fresh ones, from the lab's fuzz and from `_scripts.py`, are played by the kernel too,
+under more options.
 """
 
 import glob
 import os
 import sys
 
+import _scripts
 from _common import FIRST_SEED, LAB, ORACLE, SEEDS, Failed, Suite
 from _common import clean_by_e2fsck, fsglass, lab_run, load, need_kernel, status
 
 OPLOG = os.path.join(ORACLE, "oplog")
-LAZY = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"
+# One hash seed for both, or directories would split differently.
+SEED = "hash_seed=6b6c6162-0000-4000-8000-000000000002"
+LAZY = SEED + ",lazy_itable_init=0,lazy_journal_init=0,nodiscard"
 
 # Options of fresh scripts: name, mkfs, mount.
 VARIANTS = [
     ("ordered", "-b 4096 -I 256 -E " + LAZY, None),
     ("journal", "-b 4096 -I 256 -E " + LAZY, "data=journal"),
     ("writeback", "-b 4096 -I 256 -E " + LAZY, "data=writeback"),
-    ("nojournal", "-b 4096 -I 256 -O ^has_journal -E lazy_itable_init=0,nodiscard", None),
+    ("nojournal", "-b 4096 -I 256 -O ^has_journal -E " + SEED + ",lazy_itable_init=0,nodiscard", None),
     ("1k", "-b 1024 -I 256 -E " + LAZY, None),
     ("2k-nodelalloc", "-b 2048 -I 256 -E " + LAZY, "nodelalloc"),
     ("inode128", "-b 4096 -I 128 -E " + LAZY, None),
+    ("inline", "-b 4096 -I 256 -O inline_data -E " + LAZY, None),
+    ("blockmap", "-b 1024 -I 256 -O ^extent,^64bit -E " + LAZY, None),
 ]
+
+# Scripts of `_scripts.py` that have to agree in everything.
+STRICT = ("names", "deep", "extents", "xattrs", "handles")
 
 
 def differences(first, second):
@@ -74,11 +83,15 @@ def same_tree(truth, seen):
                 raise Failed("%s: %s is %s, not %s" % (name, key, seen[name].get(key), truth[name][key]))
 
 
-def fresh(path, seed, mkfs, mount):
+def fresh(path, seed, profile, mkfs, mount):
     """A script that nobody has seen: the kernel plays it, fsglass plays it."""
     need_kernel()
     script, truth = os.path.join(path, "fresh.ops"), os.path.join(path, "truth.json")
-    lab_run("fuzz", "--seed", seed, "--count", 400, "--out", script)
+    if profile == "fuzz":
+        lab_run("fuzz", "--seed", seed, "--count", 400, "--out", script)
+    else:
+        with open(script, "w", encoding="utf-8") as file:
+            file.write("\n".join(_scripts.PROFILES[profile](_scripts.Rng(seed), 400)) + "\n")
     words = ["oplog", "replay", script, "--image", os.path.join(path, "kernel.img"), "--fs", "ext4", "--out", truth]
     words += ["--mkfs-opts=" + mkfs]
     if mount:
@@ -100,5 +113,11 @@ if __name__ == "__main__":
         suite.add("image of " + name, recorded_image, found)
     for seed in range(FIRST_SEED, FIRST_SEED + SEEDS):
         for variant, mkfs_options, mount_options in VARIANTS:
-            suite.add("fuzz seed %d %s" % (seed, variant), fresh, seed, mkfs_options, mount_options)
+            suite.add("fuzz seed %d %s" % (seed, variant), fresh, seed, "fuzz", mkfs_options, mount_options)
+    # A quarter of the seeds: these take longer.
+    for seed in range(FIRST_SEED, FIRST_SEED + max(1, SEEDS // 4)):
+        for profile in STRICT:
+            for variant, mkfs_options, mount_options in VARIANTS:
+                name = "%s seed %d %s" % (profile, seed, variant)
+                suite.add(name, fresh, seed, profile, mkfs_options, mount_options)
     suite.run()

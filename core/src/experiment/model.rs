@@ -91,12 +91,22 @@ pub struct Node {
     pub acknowledged: u64,
 }
 
+/// An open descriptor.
+#[derive(Clone, Copy, Debug)]
+struct OpenFile {
+    node: NodeId,
+    /// `O_SYNC` or `O_DSYNC`: each write is a promise.
+    sync: bool,
+    /// `O_APPEND`: writes go to the end whatever their offset.
+    append: bool,
+}
+
 /// The model.
 #[derive(Clone, Debug)]
 pub struct ModelFs {
     /// All nodes ever made; 0 is the root.
     pub nodes: Vec<Node>,
-    fds: BTreeMap<u32, (NodeId, bool)>,
+    fds: BTreeMap<u32, OpenFile>,
     /// Names promised durable: every name present at that call.
     names_promised: BTreeSet<(NodeId, Vec<u8>)>,
     /// Every node that ever had a name, oldest first.
@@ -200,15 +210,12 @@ impl ModelFs {
         let done = match &r.op {
             AppOp::Write {
                 fd, offset, seed, ..
-            } => self.fds.get(fd).copied().map(|(id, sync)| {
-                self.write(id, *offset, u64::from(r.bytes), u64::from(*seed), r.end);
-                if sync {
-                    self.promise(id, r.end, "synchronous write");
-                }
-            }),
+            } => (self.fds.get(fd).copied())
+                .map(|file| self.write(file, *offset, u64::from(*seed), r)),
             AppOp::Read { .. } => Some(()),
-            AppOp::Fsync { fd, datasync } => self.fds.get(fd).copied().map(|(id, _)| {
-                self.promise(id, r.end, if *datasync { "fdatasync" } else { "fsync" });
+            AppOp::Fsync { fd, datasync } => self.fds.get(fd).copied().map(|file| {
+                let call = if *datasync { "fdatasync" } else { "fsync" };
+                self.promise(file.node, r.end, call);
             }),
             AppOp::Open { fd, path, flags } => self.open(*fd, path, *flags, r.end),
             AppOp::Close { fd } => self.fds.remove(fd).map(|_| ()),
@@ -234,7 +241,12 @@ impl ModelFs {
         if flags.trunc && flags.write {
             self.truncate(id, 0, end);
         }
-        self.fds.insert(fd, (id, flags.sync || flags.dsync));
+        let file = OpenFile {
+            node: id,
+            sync: flags.sync || flags.dsync,
+            append: flags.append,
+        };
+        self.fds.insert(fd, file);
         Some(())
     }
 
@@ -258,18 +270,18 @@ impl ModelFs {
             Op::Pwrite {
                 at, offset, seed, ..
             } => {
-                let id = self.target(at)?;
-                self.write(id, *offset, u64::from(r.bytes), *seed, end);
+                let file = self.target(at)?;
+                self.write(file, *offset, *seed, r);
                 Some(())
             }
             Op::Append { at, seed, .. } => {
-                let id = self.target(at)?;
-                let size = self.file(id)?.size;
-                self.write(id, size, u64::from(r.bytes), *seed, end);
+                let file = self.target(at)?;
+                let size = self.file(file.node)?.size;
+                self.write(file, size, *seed, r);
                 Some(())
             }
             Op::Truncate { at, size } => {
-                let id = self.target(at)?;
+                let id = self.target(at)?.node;
                 self.truncate(id, *size, end);
                 Some(())
             }
@@ -279,11 +291,11 @@ impl ModelFs {
                 offset,
                 len,
             } => {
-                let id = self.target(at)?;
+                let id = self.target(at)?.node;
                 self.fallocate(id, *mode, *offset, *len, end)
             }
             Op::Fsync { at } | Op::Fdatasync { at } => {
-                let id = self.target(at)?;
+                let id = self.target(at)?.node;
                 self.promise(id, end, op.name());
                 Some(())
             }
@@ -295,10 +307,14 @@ impl ModelFs {
         }
     }
 
-    fn target(&self, at: &Target) -> Option<NodeId> {
+    fn target(&self, at: &Target) -> Option<OpenFile> {
         match at {
-            Target::Path(p) => self.lookup(p),
-            Target::Fd(fd) => self.fds.get(&(*fd as u32)).map(|f| f.0),
+            Target::Path(p) => self.lookup(p).map(|node| OpenFile {
+                node,
+                sync: false,
+                append: false,
+            }),
+            Target::Fd(fd) => self.fds.get(&(*fd as u32)).copied(),
         }
     }
 
@@ -450,19 +466,21 @@ impl ModelFs {
         (n.changed, n.changed_at) = (seq, at);
     }
 
-    fn write(&mut self, id: NodeId, offset: u64, len: u64, seed: u64, at: Nanos) {
+    /// A write of `content(seed, offset..)`: at that offset, or at the end of a file opened with `O_APPEND`.
+    fn write(&mut self, open: OpenFile, offset: u64, seed: u64, r: &AppRecord) {
         let seq = self.seq;
-        self.touch(id, at);
-        if let Some(f) = self.file(id) {
-            f.put(
-                seq,
-                offset,
-                offset + len,
-                Source::Content { seed, shift: 0 },
-            );
-            if offset + len > f.size {
-                f.set_size(seq, offset + len);
+        let len = u64::from(r.bytes);
+        self.touch(open.node, r.end);
+        if let Some(f) = self.file(open.node) {
+            let at = if open.append { f.size } else { offset };
+            let shift = at as i64 - offset as i64;
+            f.put(seq, at, at + len, Source::Content { seed, shift });
+            if at + len > f.size {
+                f.set_size(seq, at + len);
             }
+        }
+        if open.sync {
+            self.promise(open.node, r.end, "synchronous write");
         }
     }
 
@@ -727,11 +745,21 @@ mod tests {
                     bytes.splice(off as usize..off as usize, hole);
                 }
                 _ => {
-                    fs.write(id, off, len, i, t);
-                    if bytes.len() < (off + len) as usize {
-                        bytes.resize((off + len) as usize, 0);
+                    let append = rng.below(3) == 0;
+                    let at = if append { bytes.len() as u64 } else { off };
+                    let (node, sync) = (id, false);
+                    let record = AppRecord {
+                        start: t,
+                        end: t,
+                        err: None,
+                        bytes: len as u32,
+                        op: AppOp::Close { fd: 0 },
+                    };
+                    fs.write(OpenFile { node, sync, append }, off, i, &record);
+                    if bytes.len() < (at + len) as usize {
+                        bytes.resize((at + len) as usize, 0);
                     }
-                    content(i, off, &mut bytes[off as usize..(off + len) as usize]);
+                    content(i, off, &mut bytes[at as usize..(at + len) as usize]);
                 }
             }
             let f = fs.file(id).unwrap();

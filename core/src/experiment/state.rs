@@ -83,8 +83,9 @@ fn attributes(st: &Stat, window: Option<(i128, i128)>) -> Map<String, Value> {
     for (name, t) in [("atime_ns", st.atime), ("mtime_ns", st.mtime)] {
         let ns = t.as_ns();
         if window.is_none_or(|w| ns < w.0 || ns > w.1) {
-            // Nanoseconds since 1970 of any ext4 time fit in 64 bits.
-            m.insert(name.into(), json!(ns as i64));
+            // ext4 times lie from -2^31 s to 2^34 - 2^31 s: below zero they fit in an i64, above in a u64.
+            let value = u64::try_from(ns).map_or(json!(ns as i64), |ns| json!(ns));
+            m.insert(name.into(), value);
         }
     }
     if matches!(kind, "chr" | "blk") {

@@ -188,7 +188,75 @@ fn path_walks_give_the_kernels_errors() {
             vfs.rename(b"d", b"d/sub/x", RenameFlags::NONE).await,
             Err(Errno::EINVAL)
         );
+        // The root is a mount point: its name lies outside.
+        for (old, new) in [(&b"/"[..], &b"d/x"[..]), (b"f", b"/")] {
+            let renamed = vfs.rename(old, new, RenameFlags::NONE).await;
+            assert_eq!(renamed, Err(Errno::EXDEV));
+        }
     });
+}
+
+/// A range is forgotten before the leaves that map it are read; what they say must not be remembered.
+#[test]
+fn truncation_after_dropped_caches_leaves_no_stale_mapping() {
+    with_fs("-b 4096", |vfs| async move {
+        let flags = OpenFlags::RDWR.with(OpenFlags::CREAT);
+        let fd = vfs.open(b"f", flags, 0o600).await.unwrap();
+        let write = |at: i64, seed| {
+            let source = WriteSource::Content { seed };
+            vfs.pwrite(fd, at, 4096, source)
+        };
+        // Every other block: more extents than fit into the inode.
+        for i in 0..20 {
+            write(i * 8192, 1).await.unwrap();
+        }
+        // A later commit lets go of the leaf, which the journal holds until it is checkpointed.
+        for name in [&b"g"[..], b"h"] {
+            vfs.syncfs().await.unwrap();
+            vfs.create(name, 0o600).await.unwrap();
+        }
+        vfs.drop_caches().await.unwrap();
+        vfs.ftruncate(fd, 5 * 8192).await.unwrap();
+        write(12 * 8192, 2).await.unwrap();
+        vfs.syncfs().await.unwrap();
+        vfs.drop_caches().await.unwrap();
+        let mut wanted = vec![0; 4096];
+        crate::base::payload::content(2, 12 * 8192, &mut wanted);
+        let got = vfs.pread(fd, 12 * 8192, 4096).await.unwrap();
+        assert!(got == wanted, "the write after the truncation is lost");
+        assert_eq!(vfs.fstat(fd).await.unwrap().blocks, (5 + 1 + 1) * 8);
+        vfs.close(fd).await.unwrap();
+    });
+}
+
+/// Direct I/O that does not begin and end at sectors: holes can be read, everything mapped is refused, and a refused
+/// write past the end leaves nothing behind.
+#[test]
+fn misaligned_direct_io_is_refused_where_blocks_are_mapped() {
+    for opts in ["-b 4096", "-b 4096 -O ^has_journal", "-b 1024"] {
+        with_fs(opts, |vfs| async move {
+            let flags = OpenFlags::RDWR.with(OpenFlags::CREAT);
+            let buffered = vfs.open(b"f", flags, 0o600).await.unwrap();
+            let direct = flags.with(OpenFlags::DIRECT);
+            let fd = vfs.open(b"f", direct, 0o600).await.unwrap();
+            let seed = WriteSource::Content { seed: 1 };
+            assert_eq!(vfs.pwrite(fd, 21_262, 1, seed).await, Err(Errno::EINVAL));
+            assert_eq!(vfs.fstat(fd).await.unwrap().blocks, 0);
+            vfs.ftruncate(fd, 50_000).await.unwrap();
+            let hole = vfs.pread(fd, 7441, 4223).await.unwrap();
+            assert_eq!(hole, vec![0; 4223]);
+            vfs.pwrite(buffered, 16_384, 4096, seed).await.unwrap();
+            for (at, len) in [(7441, 12_000), (16_385, 512), (16_384, 100)] {
+                let read = vfs.pread(fd, at, len).await;
+                assert_eq!(read, Err(Errno::EINVAL), "{at} {len}");
+            }
+            // Past the mapped blocks the end may lie anywhere.
+            let read = vfs.pread(fd, 16_384, 4099).await.unwrap();
+            assert_eq!(read.len(), 4099);
+            vfs.close(fd).await.unwrap();
+            vfs.close(buffered).await.unwrap();
+        });
+    }
 }
 
 #[test]

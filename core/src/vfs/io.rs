@@ -68,6 +68,11 @@ impl Vfs {
         })
     }
 
+    /// How a descriptor was opened (`F_GETFL` of `fcntl(2)`). Error: `EBADF`.
+    pub fn status_flags(&self, fd: Fd) -> SysResult<OpenFlags> {
+        self.files.get(fd).map(|f| f.flags).map_err(|e| e.errno())
+    }
+
     async fn open_tmpfile(
         &self,
         op: &Op,

@@ -24,6 +24,12 @@ impl Vfs {
         }
         let from = self.lookup_parent(old).await?;
         let to = self.lookup_parent(new).await?;
+        // The root is where the file system is mounted: its name is outside.
+        match (from.last == LastType::Root, to.last == LastType::Root) {
+            (true, true) => return Ok(()),
+            (false, false) => {}
+            _ => return fail(Errno::EXDEV),
+        }
         if from.last != LastType::Norm {
             return fail(Errno::EBUSY);
         }

@@ -80,6 +80,8 @@ fn p(path: &[u8]) -> &[u8] {
 
 /// Longest piece that one read call asks for.
 const READ_PIECE: u64 = 1 << 20;
+/// Longest piece of a write whose bytes are made beforehand.
+const APPEND_PIECE: u64 = 64 << 20;
 /// Largest value of an extended attribute (`linux/limits.h`).
 const XATTR_SIZE_MAX: u64 = 65536;
 
@@ -320,12 +322,21 @@ impl Player {
     }
 
     async fn write(&mut self, fd: Fd, offset: u64, len: u64, seed: u64) -> SysResult<OpValue> {
+        // As kernel-lab: the bytes are those of `offset`, also where O_APPEND puts them elsewhere.
+        let moves = self.vfs.status_flags(fd)?.has(OpenFlags::APPEND);
+        let mut bytes = Vec::new();
         let mut done = 0;
         while done < len {
-            let source = WriteSource::Content { seed };
+            let (source, want) = if moves {
+                bytes.resize((len - done).min(APPEND_PIECE) as usize, 0);
+                crate::base::payload::content(seed, offset + done, &mut bytes);
+                (WriteSource::Bytes(&bytes), bytes.len() as u64)
+            } else {
+                (WriteSource::Content { seed }, len - done)
+            };
             let n = self
                 .vfs
-                .pwrite(fd, (offset + done) as i64, len - done, source)
+                .pwrite(fd, (offset + done) as i64, want, source)
                 .await?;
             done += n;
             self.totals.app_bytes_written += n;
@@ -409,11 +420,8 @@ impl Player {
                 seed,
                 flags,
             } => {
-                // setxattr(2) refuses the size before it looks at the path.
-                if *len > XATTR_SIZE_MAX {
-                    return Err(Errno::E2BIG);
-                }
-                let mut value = vec![0; *len as usize];
+                // One byte more than is allowed is enough to be refused.
+                let mut value = vec![0; (*len).min(XATTR_SIZE_MAX + 1) as usize];
                 crate::base::payload::content(*seed, 0, &mut value);
                 let mode = match flags {
                     1 => XattrMode::Create,

@@ -6,6 +6,7 @@
 //! 2. `i_disksize` moves only past blocks that are written extents, or with the I/O that makes them so.
 
 use super::extents_status::EsStatus;
+use super::mballoc::MbFlags;
 use super::{Ext4, Inode, MapFlags, MapRequest};
 use crate::base::payload::{content, PAGE_SIZE};
 use crate::base::{Lblk, Nanos, Payload, WriteSource};
@@ -140,40 +141,56 @@ impl Ext4 {
         2 * free < 3 * dirty || free < dirty + FREECLUSTERS_WATERMARK
     }
 
-    /// One folio's worth with delayed allocation.
+    /// One folio's worth with delayed allocation: all of it or nothing.
     async fn da_write_chunk(&self, inode: &Rc<Inode>, chunk: &Chunk<'_>) -> FsResult<u64> {
         let cost = self.write_cost(inode, chunk);
         self.sim.charge(cost).await;
         let mut retries = 0;
-        let mut done = 0;
-        for (index, from, to) in chunk.pages() {
-            loop {
-                match self.da_write_begin(inode, index, from, to).await {
-                    Ok(()) => break,
-                    Err(FsError::NoSpace) if self.should_retry_alloc(&mut retries).await => {}
-                    Err(e) => {
-                        self.truncate_failed_write(inode, index);
-                        if done == 0 {
-                            return Err(e);
-                        }
-                        self.da_write_end(inode, chunk.pos, done).await?;
-                        return Ok(done);
-                    }
-                }
+        loop {
+            match self.da_chunk_fits(inode, chunk).await {
+                Err(FsError::NoSpace) if self.should_retry_alloc(&mut retries).await => {}
+                Err(e) => return Err(e),
+                Ok(()) => break,
             }
-            let bs = self.geo.block_size;
+        }
+        let bs = self.geo.block_size;
+        for (index, from, to) in chunk.pages() {
+            if let Err(e) = self.da_write_begin(inode, index, from, to).await {
+                self.truncate_failed_write(inode, chunk.pos);
+                return Err(e);
+            }
+            let touched = blocks_touching(from, to, bs);
             inode.mapping.with(index, |f| {
                 chunk.copy_to(f, index, from, to);
                 f.set_order(chunk.order);
-                f.set_uptodate(blocks_touching(from, to, bs));
+                f.set_uptodate(touched);
             });
-            inode
-                .mapping
-                .set_dirty(index, blocks_touching(from, to, bs));
-            done += (to - from) as u64;
+            inode.mapping.set_dirty(index, touched);
         }
-        self.da_write_end(inode, chunk.pos, done).await?;
-        Ok(done)
+        let n = chunk.len as u64;
+        self.da_write_end(inode, chunk.pos, n).await?;
+        Ok(n)
+    }
+
+    /// `NoSpace` if the holes that a chunk fills cannot all be reserved. Nearly always there is room for all of its
+    /// blocks and nothing is looked up.
+    async fn da_chunk_fits(&self, inode: &Rc<Inode>, chunk: &Chunk<'_>) -> FsResult<()> {
+        let bits = self.geo.block_bits;
+        let first = chunk.pos >> bits;
+        let last = (chunk.pos + chunk.len as u64 - 1) >> bits;
+        if self.has_free_clusters(last - first + 1, MbFlags::NONE) {
+            return Ok(());
+        }
+        let mut holes = 0;
+        for lblk in first as u32..=last as u32 {
+            if self.hole_status(inode, lblk).await? == Some(EsStatus::Hole) {
+                holes += 1;
+            }
+        }
+        if holes > 0 && !self.has_free_clusters(holes, MbFlags::NONE) {
+            return Err(FsError::NoSpace);
+        }
+        Ok(())
     }
 
     /// CPU time of copying the chunk and of the pages it adds to the cache.
@@ -282,21 +299,27 @@ impl Ext4 {
 
     /// Status of a block for a write; a hole is reserved and becomes delayed (kernel `ext4_da_map_blocks`).
     async fn da_get_block_prep(&self, inode: &Rc<Inode>, lblk: u32) -> FsResult<Option<EsStatus>> {
-        let mut status = self.cached_status(inode, lblk);
-        if status.is_none() {
-            let request = MapRequest {
-                lblk: Lblk(lblk),
-                len: 1,
-                flags: MapFlags::NONE,
-            };
-            self.map_blocks(None, inode, request).await?;
-            status = self.cached_status(inode, lblk).or(Some(EsStatus::Hole));
-        }
+        let mut status = self.hole_status(inode, lblk).await?;
         if status == Some(EsStatus::Hole) {
             self.da_reserve(inode, lblk)?;
             status = Some(EsStatus::Delayed);
         }
         Ok(status)
+    }
+
+    /// Status of a block, from the extent tree if the cache does not know it.
+    async fn hole_status(&self, inode: &Rc<Inode>, lblk: u32) -> FsResult<Option<EsStatus>> {
+        let status = self.cached_status(inode, lblk);
+        if status.is_some() {
+            return Ok(status);
+        }
+        let request = MapRequest {
+            lblk: Lblk(lblk),
+            len: 1,
+            flags: MapFlags::NONE,
+        };
+        self.map_blocks(None, inode, request).await?;
+        Ok(self.cached_status(inode, lblk).or(Some(EsStatus::Hole)))
     }
 
     /// Sizes and the page's own bookkeeping after the copy (kernel `ext4_da_do_write_end`).
@@ -320,10 +343,10 @@ impl Ext4 {
         res.and(stopped)
     }
 
-    /// Drops pages a failed write brought in past the end of the file (`ext4_truncate_failed_write`).
-    pub(super) fn truncate_failed_write(&self, inode: &Rc<Inode>, index: u64) {
+    /// Drops pages that a failed write at `pos` brought in past the end of the file (`ext4_truncate_failed_write`).
+    pub(super) fn truncate_failed_write(&self, inode: &Rc<Inode>, pos: u64) {
         let size = inode.size();
-        if index << 12 >= size {
+        if pos >= size {
             self.truncate_pagecache(inode, size);
         }
     }

@@ -48,9 +48,6 @@ impl Ext4 {
         if n == 0 {
             return Ok(0);
         }
-        if (*pos | n) % SECTOR_SIZE != 0 {
-            return Err(FsError::Errno(Errno::EINVAL));
-        }
         let start = *pos;
         let extend = start + n > inode.size() || start + n > inode.disksize.get();
         if extend {
@@ -70,7 +67,8 @@ impl Ext4 {
         let res = self.iomap_dio_write(inode, &mut dio, start + n).await;
         let done = dio.pos - start;
         if extend {
-            self.inode_extension_cleanup(inode).await?;
+            let failed = matches!(&res, Err(e) if *e != FsError::Errno(Errno::EAGAIN));
+            self.inode_extension_cleanup(inode, failed).await?;
         }
         drop(guard);
         *pos = dio.pos;
@@ -81,8 +79,9 @@ impl Ext4 {
                     .dio_fall_back(inode, f, pos, (done, n - done), src)
                     .await;
             }
-            Err(e) if done == 0 => return Err(e),
-            _ => {}
+            // An error of any part is the result of the whole, whatever was written before it.
+            Err(e) => return Err(e),
+            Ok(()) => {}
         }
         if done > 0 && !dio.write_through {
             self.generic_write_sync(inode, f, start, done).await?;
@@ -145,6 +144,10 @@ impl Ext4 {
             let blocks = ((end - 1) >> bits) - u64::from(lblk) + 1;
             let len = blocks.min(DIO_MAX_BLOCKS) as u32;
             match self.iomap_begin_write(inode, end, lblk, len).await {
+                Ok(m) if self.misaligned(&m, dio.pos, start, end) => {
+                    res = Err(FsError::Errno(Errno::EINVAL));
+                    break;
+                }
                 Ok(m) => {
                     unwritten |= m.kind == MappingKind::Unwritten;
                     dio.write_through &= m.kind == MappingKind::Mapped && !m.new;
@@ -163,13 +166,25 @@ impl Ext4 {
             dio.pos = start;
             return Err(e.into());
         }
-        if done > 0 {
+        let failed = matches!(&res, Err(e) if *e != FsError::Errno(Errno::EAGAIN));
+        if done > 0 && !failed {
             self.dio_end_io(inode, start, done, unwritten).await?;
         }
         if inode.mapping.nrpages() > 0 {
             self.invalidate_range(inode, first, last).await;
         }
         res
+    }
+
+    /// True if the part of the request `start..end` from `pos` on that lies in this mapping does not begin and end at
+    /// sectors, on the device and in the buffer (the check of kernel `iomap_dio_bio_iter`: only mapped parts are
+    /// looked at, a hole can be read at any byte).
+    ///
+    /// SIMPLIFIED: every device wants buffers aligned to sectors; NVMe would take multiples of 4 bytes.
+    fn misaligned(&self, m: &Mapping, pos: u64, start: u64, end: u64) -> bool {
+        let bits = self.geo.block_bits;
+        let stop = ((pos >> bits) + u64::from(m.len)) << bits;
+        (pos | (pos - start) | end.min(stop)) % SECTOR_SIZE != 0
     }
 
     /// Where the next blocks go (kernel `ext4_iomap_begin`, `ext4_iomap_alloc`).
@@ -298,14 +313,13 @@ impl Ext4 {
         res.and(stopped)
     }
 
-    /// After an extending direct write: cuts blocks past the end off and leaves the orphan list if the write did
-    /// not get as far as to do so (kernel `ext4_inode_extension_cleanup`).
-    async fn inode_extension_cleanup(&self, inode: &Rc<Inode>) -> FsResult<()> {
-        if !is_orphan(inode) {
-            return Ok(());
+    /// After an extending direct write: if it failed, cuts the blocks past the end off; leaves the orphan list if that
+    /// has not happened yet (kernel `ext4_inode_extension_cleanup`).
+    async fn inode_extension_cleanup(&self, inode: &Rc<Inode>, failed: bool) -> FsResult<()> {
+        if failed {
+            self.truncate_pagecache(inode, inode.size());
+            self.truncate_inode(inode).await?;
         }
-        self.truncate_pagecache(inode, inode.size());
-        self.truncate_inode(inode).await?;
         if inode.core.borrow().nlink > 0 && is_orphan(inode) {
             let mut h = self.journal_start(HandleType::Inode, 2).await?;
             let res = self.orphan_del(Some(&mut h), inode).await;
@@ -335,9 +349,6 @@ impl Ext4 {
         if pos >= size {
             return Ok(0);
         }
-        if (pos | len) % SECTOR_SIZE != 0 {
-            return Err(FsError::Errno(Errno::EINVAL));
-        }
         if inode.mapping.any(Tag::Dirty) || inode.mapping.any(Tag::Writeback) {
             self.write_and_wait(inode, pos, pos + len - 1).await?;
         }
@@ -346,7 +357,7 @@ impl Ext4 {
         let mut at = pos;
         while at < end {
             let lblk = (at / bs) as u32;
-            let want = (end - 1) / bs - u64::from(lblk) + 1;
+            let want = (pos + len - 1) / bs - u64::from(lblk) + 1;
             let request = MapRequest {
                 lblk: Lblk(lblk),
                 len: want.min(BIO_MAX_VECS) as u32,
@@ -357,6 +368,9 @@ impl Ext4 {
             let from = at % bs;
             let n = (stop - at) as usize;
             if m.kind == MappingKind::Mapped {
+                if self.misaligned(&m, at, pos, pos + len) {
+                    return Err(FsError::Errno(Errno::EINVAL));
+                }
                 let blocks = (from + n as u64).div_ceil(bs) as u32;
                 let lba = Lba(m.pblk.0 * bs / SECTOR_SIZE);
                 let bio = Bio::read(lba, blocks, bs as u32, Role::FileData)

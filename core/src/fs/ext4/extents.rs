@@ -52,6 +52,16 @@ impl ExtPath {
     }
 }
 
+/// What the extent status tree learns when a leaf is read for the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExCache {
+    /// All extents of the leaf: for lookups.
+    Leaves,
+    /// Nothing (kernel `EXT4_EX_NOCACHE`): for changes. Truncation, for one, forgets a range first and then reads
+    /// the leaves that still map it.
+    Nothing,
+}
+
 fn extent_csum(args: &TriggerArgs, b: &mut [u8]) {
     let ctx = CsumCtx {
         seed: args.seed,
@@ -133,13 +143,13 @@ impl Ext4 {
         header.map(|h| h.eh_depth).map_err(|c| self.corrupt(c))
     }
 
-    /// Reads and checks a node below the root (kernel `read_extent_tree_block`). A leaf read for the first time
-    /// is cached in the extent status tree.
+    /// Reads and checks a node below the root (kernel `read_extent_tree_block`).
     pub(crate) async fn read_extent_block(
         &self,
         inode: &Inode,
         block: u64,
         depth: u16,
+        cache: ExCache,
     ) -> FsResult<Rc<Buffer>> {
         let bh = self.buffers.bread(FsBlock(block), Role::Extent).await?;
         let known = bh.test(Bh::VERIFIED) && bh.read(node::depth) == depth;
@@ -153,7 +163,7 @@ impl Ext4 {
             decode_node(b, Some(depth), bounds)
         });
         let (_, decoded) = decoded.map_err(|c| self.corrupt(c.at(block)))?;
-        if let ExtentNode::Leaf(extents) = &decoded {
+        if let (ExtentNode::Leaf(extents), ExCache::Leaves) = (&decoded, cache) {
             self.cache_extents(inode, extents);
         }
         bh.set(Bh::VERIFIED);
@@ -177,8 +187,18 @@ impl Ext4 {
         }
     }
 
-    /// The way to the leaf that holds or would hold `lblk` (kernel `ext4_find_extent`).
+    /// The way to the leaf that holds or would hold `lblk` (kernel `ext4_find_extent`), for a change of the tree.
     pub(crate) async fn find_extent(&self, inode: &Inode, lblk: u32) -> FsResult<ExtPath> {
+        self.ext_path(inode, lblk, ExCache::Nothing).await
+    }
+
+    /// The way to the leaf that holds or would hold `lblk`, with what the extent status tree shall learn from it.
+    pub(crate) async fn ext_path(
+        &self,
+        inode: &Inode,
+        lblk: u32,
+        cache: ExCache,
+    ) -> FsResult<ExtPath> {
         let mut depth = self.ext_depth(inode)?;
         let pos = node::search(&inode.core.borrow().i_block, lblk);
         let mut path = ExtPath {
@@ -190,7 +210,7 @@ impl Ext4 {
                 self.node(inode, l, |b| ExtentIdx::decode(b, l.pos).leaf)
             };
             depth -= 1;
-            let bh = self.read_extent_block(inode, leaf, depth).await?;
+            let bh = self.read_extent_block(inode, leaf, depth, cache).await?;
             let pos = bh.read(|b| node::search(b, lblk));
             path.levels.push(Level { bh: Some(bh), pos });
         }

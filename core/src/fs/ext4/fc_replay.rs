@@ -7,6 +7,7 @@
 //! new tree and directory blocks stay clear of them, and those that nobody owns in the end are freed again.
 
 use super::dir::NewEntry;
+use super::extents::ExCache;
 use super::{extent_node as node, flag, Ext4, Inode};
 use crate::base::{bitmap, bytes, Ino};
 use crate::format::ext4::extent::{Extent, ExtentIdx};
@@ -371,7 +372,9 @@ impl Ext4 {
         list(&root, depth, &mut todo);
         while let Some((block, depth)) = todo.pop() {
             nodes.push(block);
-            let bh = self.read_extent_block(inode, block, depth).await?;
+            let bh = self
+                .read_extent_block(inode, block, depth, ExCache::Nothing)
+                .await?;
             let bytes = bh.bytes();
             list(&bytes, depth, &mut todo);
         }

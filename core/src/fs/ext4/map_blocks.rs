@@ -5,6 +5,7 @@
     reason = "all operations are methods of the file system"
 )]
 
+use super::extents::ExCache;
 use super::extents_status::EsStatus;
 use super::mballoc::{AllocRequest, MbFlags};
 use super::{flag, Ext4, Inode, Stats};
@@ -232,7 +233,7 @@ impl Ext4 {
             inode.es.borrow_mut().cache(lblk, m.len, m.pblk.0, status);
             return Ok(m);
         }
-        let path = self.find_extent(inode, lblk).await?;
+        let path = self.ext_path(inode, lblk, ExCache::Leaves).await?;
         if let Some(e) = self.path_extent(inode, &path).filter(|e| covers(e, lblk)) {
             let (status, kind) = if e.unwritten {
                 (EsStatus::Unwritten, MappingKind::Unwritten)
@@ -327,7 +328,7 @@ impl Ext4 {
         len: u32,
         flags: MapFlags,
     ) -> FsResult<Mapping> {
-        let path = self.find_extent(inode, lblk).await?;
+        let path = self.ext_path(inode, lblk, ExCache::Leaves).await?;
         let Some(e) = self.path_extent(inode, &path).filter(|e| covers(e, lblk)) else {
             return self.ext_allocate(h, inode, path, lblk, len, flags).await;
         };

@@ -42,6 +42,10 @@ impl Ext4 {
             }
             done += (to - from) as u64;
         }
+        // A folio behind the end of the file is written whole or not at all.
+        if res.is_err() && chunk.pos >= inode.size() {
+            done = 0;
+        }
         if done > 0 {
             let ended = self.write_end(&mut h, inode, chunk.pos + done).await;
             res = res.and(ended);
