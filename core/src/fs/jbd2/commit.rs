@@ -193,7 +193,8 @@ impl Journal {
         }
         let (tid, block) = self.log_tail();
         let mut tail = tid.gt(self.tail_sequence.get()).then_some((tid, block));
-        if self.log_distance(self.tail.get(), block) < self.maxlen() / 4 {
+        // Less room than a whole transaction may need isn't worth the write.
+        if self.log_distance(self.tail.get(), block) < self.max_transaction_buffers() {
             tail = None;
         }
         if tail.is_some() {

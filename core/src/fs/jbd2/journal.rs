@@ -278,7 +278,11 @@ impl Journal {
         sb_block: Vec<u8>,
         opts: &JournalOptions,
     ) -> Journal {
-        let tid = Tid(jsb.s_sequence);
+        // The number in an empty log is that of the last transaction, as recovery reads it.
+        let tid = match jsb.s_start {
+            0 => Tid(jsb.s_sequence).next(),
+            _ => Tid(jsb.s_sequence),
+        };
         let why = WaitReason::Other("j_checkpoint_mutex");
         Journal {
             sim: sim.clone(),
@@ -616,10 +620,6 @@ impl Journal {
             left -= t.outstanding_credits.get();
         }
         left.max(0)
-    }
-
-    pub(super) fn maxlen(&self) -> u32 {
-        self.jsb.borrow().s_maxlen
     }
 
     pub(super) fn block_size(&self) -> u32 {

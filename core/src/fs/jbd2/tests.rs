@@ -210,7 +210,8 @@ fn destroy_brings_everything_home_and_empties_the_log() {
     let image = rig.image();
     assert_eq!([5, 6].map(|n| value_of(&image, n)), [3, 3]);
     let jsb = JournalSuperblock::decode(&block_of(&image, LOG)).unwrap();
-    assert_eq!((jsb.s_start, jsb.s_sequence), (0, 3));
+    // An empty log's first transaction is the one after `s_sequence`.
+    assert_eq!((jsb.s_start, jsb.s_sequence), (0, 4));
     // As the kernel: before the commit, tail after the checkpoint, empty.
     assert_eq!(stats.journal_sb_writes, 3);
     assert_eq!(stats.checkpoint.written, 2);
@@ -225,7 +226,7 @@ fn transactions_close_where_linux_closes_them() {
         let j = load(&sim, &buffers, 4096, JournalOptions::default()).await;
         assert_eq!(j.max_transaction_buffers(), 1365);
         let mut n = 0;
-        let first = j.superblock().s_sequence;
+        let first = j.superblock().s_sequence + 1;
         while j.running_tid().is_none_or(|t| t.0 == first) {
             let mut h = j.start(HandleType::WritePage, 23, 0).await.unwrap();
             let b = buffers.getblk(FsBlock(20_000 + n));
