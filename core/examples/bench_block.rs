@@ -121,9 +121,10 @@ fn journal_then_home(device: &str, writes: u64) {
                     page: n as u32,
                 };
                 let lba = Lba((n % 262_144) * 8);
-                q.enter().await;
                 let bio = Bio::write(lba, 4096, payload, Role::JournalFileData);
-                q.submit_batch(bio.flags(BioFlags::META), &batch);
+                let bio = bio.flags(BioFlags::META);
+                q.enter(&bio).await;
+                q.submit_batch(bio, &batch);
             }
             plug.finish();
             batch.wait(WaitReason::LogSpace).await.unwrap();
@@ -135,8 +136,8 @@ fn journal_then_home(device: &str, writes: u64) {
                         seed: 1,
                         page: *n as u32,
                     };
-                    q.enter().await;
                     let bio = Bio::write(Lba((262_144 + page) * 8), 4096, payload, Role::FileData);
+                    q.enter(&bio).await;
                     q.submit_batch(bio, &batch);
                 }
                 plug.finish();

@@ -19,6 +19,10 @@ const PLUG_REQUESTS: usize = 32;
 /// Size of the last request from which a plug is flushed (`BLK_PLUG_FLUSH_SIZE`).
 const PLUG_BYTES: u64 = 128 * 1024;
 
+/// Wait queues of the tags (`SBQ_WAIT_QUEUES`) and most tags freed before waiters are woken (`SBQ_WAKE_BATCH`).
+const TAG_QUEUES: u32 = 8;
+const TAG_BATCH: u32 = 8;
+
 type Handler = Rc<dyn Fn(u64, IoResult)>;
 
 /// The request queue of a device.
@@ -61,6 +65,8 @@ struct Inner {
     flushes: FlushQueue,
     in_flight: u32,
     allocated: u32,
+    /// Requests freed since waiters were last woken.
+    freed: u32,
     next_number: u64,
     stats: Stats,
     started: Vec<(u32, Nanos)>,
@@ -156,6 +162,7 @@ impl Queue {
             flushes: FlushQueue::default(),
             in_flight: 0,
             allocated: 0,
+            freed: 0,
             next_number: 1,
             stats: Stats::default(),
             started: Vec::new(),
@@ -250,12 +257,14 @@ impl Queue {
         self.run(Bio::flush()).await.map(|_| ())
     }
 
-    /// Blocks while all requests are in use (`nr_requests`), as a task does that allocates one.
-    pub async fn enter(&self) {
+    /// Blocks while all requests are in use (`nr_requests`), as a task does that allocates one for `bio`. A bio
+    /// that merges needs none.
+    pub async fn enter(&self, bio: &Bio) {
+        let task = self.sim.current();
         loop {
             {
                 let inner = self.inner.borrow();
-                if inner.allocated < inner.limits.nr_requests {
+                if inner.allocated < inner.limits.nr_requests || inner.would_merge(bio, task) {
                     return;
                 }
             }
@@ -448,15 +457,28 @@ impl Queue {
             *spare = done;
         }
         drop(spare);
-        if !self.room.is_empty() {
-            let room = {
-                let inner = self.inner.borrow();
-                inner.limits.nr_requests.saturating_sub(inner.allocated)
-            };
-            for _ in 0..room {
-                if !self.room.wake_one() {
-                    break;
-                }
+        self.wake_room();
+    }
+
+    /// Who waits for a request is woken when a batch of them is free (kernel `sbitmap_queue_wake_up`).
+    fn wake_room(&self) {
+        let batch = {
+            let mut inner = self.inner.borrow_mut();
+            let batch = (inner.limits.nr_requests / TAG_QUEUES).clamp(1, TAG_BATCH);
+            if inner.allocated == 0 {
+                // Nothing will be freed any more.
+                inner.freed = 0;
+                u32::MAX
+            } else if inner.freed < batch {
+                return;
+            } else {
+                inner.freed -= batch;
+                batch
+            }
+        };
+        for _ in 0..batch {
+            if !self.room.wake_one() {
+                return;
             }
         }
     }
@@ -534,10 +556,7 @@ impl Inner {
             last: piece,
             allocated: now,
             issued: now,
-            at_device: false,
-            flush_policy: 0,
-            flush_done: 0,
-            error: None,
+            ..ReqSlot::EMPTY
         };
         let plug = self.plugs.iter().position(|p| p.task == task);
         if req.mergeable() && self.merge(&req, plug) {
@@ -569,19 +588,50 @@ impl Inner {
         }
     }
 
-    fn fits(&self, into: &ReqSlot, piece: &ReqSlot) -> bool {
-        into.op == piece.op
+    /// Whether `piece` can be part of request `id`: at its end (true) or its front (false).
+    fn joins(&self, id: u32, piece: &ReqSlot) -> Option<bool> {
+        let into = self.reqs.get(id);
+        let fits = into.op == piece.op
             && into.mergeable()
             && into.flush_policy == 0
             && into.sectors + piece.sectors <= self.limits.max_sectors
-            && into.segments + piece.segments <= self.limits.max_segments
+            && into.segments + piece.segments <= self.limits.max_segments;
+        match (into.end() == piece.lba, piece.end() == into.lba) {
+            (true, _) if fits => Some(true),
+            (_, true) if fits => Some(false),
+            _ => None,
+        }
     }
 
-    /// Merges a piece into the last plugged request, or without a plug into one of the scheduler's.
+    /// True if `bio` as a whole would become part of a request of the task's plug or of the scheduler.
+    fn would_merge(&self, bio: &Bio, task: TaskId) -> bool {
+        let flushes = bio.flags.has(BioFlags::PREFLUSH) || bio.flags.has(BioFlags::FUA);
+        if flushes || bio.sectors == 0 || bio.sectors > self.max_sectors(bio) {
+            return false;
+        }
+        let segments = u32::from(bio.segments).max(1);
+        let piece = ReqSlot {
+            op: bio.op,
+            lba: bio.lba.0,
+            sectors: bio.sectors,
+            segments,
+            flags: bio.flags,
+            ..ReqSlot::EMPTY
+        };
+        let plug = self.plugs.iter().find(|p| p.task == task);
+        let last = plug.and_then(|p| p.requests.last().copied());
+        let queued = self
+            .elevator
+            .neighbours(bio.op != Op::Read, piece.lba, piece.end());
+        let mut all = last.into_iter().chain(queued.into_iter().flatten());
+        piece.mergeable() && all.any(|id| self.joins(id, &piece).is_some())
+    }
+
+    /// Merges a piece into the last plugged request or one of the scheduler's.
     fn merge(&mut self, piece: &ReqSlot, plug: Option<usize>) -> bool {
         let last = plug.and_then(|i| self.plugs[i].requests.last().copied());
-        if let Some(id) = last {
-            return self.merge_into(id, piece).is_some();
+        if last.is_some_and(|id| self.merge_into(id, piece).is_some()) {
+            return true;
         }
         let write = piece.op != Op::Read;
         let candidates = self.elevator.neighbours(write, piece.lba, piece.end());
@@ -603,20 +653,16 @@ impl Inner {
 
     /// Puts the pieces of `piece` at the end or the front of request `id`; gives back its old first sector.
     fn merge_into(&mut self, id: u32, piece: &ReqSlot) -> Option<u64> {
-        let into = *self.reqs.get(id);
-        if !self.fits(&into, piece) {
-            return None;
-        }
+        let at_end = self.joins(id, piece)?;
         let r = self.reqs.get_mut(id);
-        if into.end() == piece.lba {
+        let into = *r;
+        if at_end {
             self.pieces.get_mut(into.last).next = piece.first;
             r.last = piece.last;
-        } else if piece.end() == into.lba {
+        } else {
             self.pieces.get_mut(piece.last).next = into.first;
             r.first = piece.first;
             r.lba = piece.lba;
-        } else {
-            return None;
         }
         r.sectors += piece.sectors;
         r.segments += piece.segments;
@@ -650,6 +696,7 @@ impl Inner {
         if r.mergeable() && r.flush_policy == 0 && self.merge(&r, None) {
             self.reqs.remove(id);
             self.allocated -= 1;
+            self.freed += 1;
             self.stats.request_merged(now);
             return;
         }
@@ -695,20 +742,10 @@ impl Inner {
     fn kick_flush(&mut self, now: Nanos) {
         if self.flushes.kick(now) {
             let id = self.reqs.add(ReqSlot {
-                op: Op::Flush,
-                lba: 0,
-                sectors: 0,
-                segments: 0,
                 flags: BioFlags::PREFLUSH,
-                fua: false,
-                first: NONE,
-                last: NONE,
                 allocated: now,
                 issued: now,
-                at_device: false,
-                flush_policy: 0,
-                flush_done: 0,
-                error: None,
+                ..ReqSlot::EMPTY
             });
             self.stats.request_allocated(now);
             self.dispatch.push_front(id);
@@ -818,6 +855,7 @@ impl Inner {
         }
         self.free_request(now, id);
         self.allocated -= 1;
+        self.freed += 1;
     }
 
     fn end_bio(&mut self, slot: u32, done: &mut Vec<(EndIo, IoResult)>, sim: &Sim) {

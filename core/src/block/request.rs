@@ -54,6 +54,24 @@ pub(super) struct ReqSlot {
 }
 
 impl ReqSlot {
+    /// A request without anything in it.
+    pub(super) const EMPTY: ReqSlot = ReqSlot {
+        op: Op::Flush,
+        lba: 0,
+        sectors: 0,
+        segments: 0,
+        flags: BioFlags::NONE,
+        fua: false,
+        first: NONE,
+        last: NONE,
+        allocated: Nanos::ZERO,
+        issued: Nanos::ZERO,
+        at_device: false,
+        flush_policy: 0,
+        flush_done: 0,
+        error: None,
+    };
+
     pub(super) fn end(&self) -> u64 {
         self.lba + u64::from(self.sectors)
     }

@@ -546,8 +546,9 @@ fn tasks_wait_for_a_free_request() {
     let q2 = Rc::clone(&q);
     sim.block_on("t", async move {
         for i in 0..100 {
-            q2.enter().await;
-            q2.submit_detached(write(i * 3, 1));
+            let bio = write(i * 3, 1);
+            q2.enter(&bio).await;
+            q2.submit_detached(bio);
             assert!(q2.requests() <= 4);
         }
     })

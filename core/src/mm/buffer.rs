@@ -434,7 +434,7 @@ impl BufferCache {
             done.clear(Bh::LOCKED);
             done.wake(&sim);
         };
-        self.queue.enter().await;
+        self.queue.enter(&bio).await;
         self.queue.submit_with(bio, end);
     }
 
@@ -529,7 +529,7 @@ impl BufferCache {
                 }
             }
         };
-        self.queue.enter().await;
+        self.queue.enter(&bio).await;
         self.queue.submit_with(bio, end);
     }
 

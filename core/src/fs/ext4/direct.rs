@@ -262,7 +262,7 @@ impl Ext4 {
             let bio = Bio::write(Lba(at / SECTOR_SIZE), unit as u32, payloads, Role::FileData)
                 .flags(flags)
                 .ino(inode.ino);
-            self.queue.enter().await;
+            self.queue.enter(&bio).await;
             self.queue.submit_batch(bio, batch);
             dio.pos += count * unit;
             at += count * unit;
@@ -281,7 +281,7 @@ impl Ext4 {
             .flags(BioFlags::SYNC)
             .segments(1)
             .ino(inode.ino);
-        self.queue.enter().await;
+        self.queue.enter(&bio).await;
         self.queue.submit_batch(bio, batch);
     }
 

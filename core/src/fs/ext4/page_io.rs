@@ -252,7 +252,7 @@ impl Ext4 {
         }
         let work = Rc::clone(&self.file.work);
         let done = move |res: IoResult| end_bio(&sim, &work, io_end, pages, &res);
-        self.queue.enter().await;
+        self.queue.enter(&bio).await;
         self.queue.submit_with(bio, done);
     }
 

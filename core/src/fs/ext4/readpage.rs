@@ -149,7 +149,7 @@ impl Ext4 {
             .ino(inode.ino);
         let mapping = inode.mapping.clone();
         let done = move |res: IoResult| end_read(&mapping, &blocks, bs, res);
-        self.queue.enter().await;
+        self.queue.enter(&io).await;
         self.queue.submit_with(io, done);
     }
 

@@ -312,8 +312,9 @@ impl Journal {
         batch.pending.set(batch.pending.get() + 1);
         let (batch, sim) = (Rc::clone(batch), self.sim.clone());
         let end = move |res: Result<_, IoError>| batch.done(&sim, res.err());
-        self.log.queue.enter().await;
-        self.log.queue.submit_with(bio.flags(flags), end);
+        let bio = bio.flags(flags);
+        self.log.queue.enter(&bio).await;
+        self.log.queue.submit_with(bio, end);
     }
 
     /// Writes a copy of `shadow` to the log; who waits to modify that buffer goes on when it is done.
@@ -341,7 +342,7 @@ impl Journal {
             buffers.end_shadow(&shadow);
             batch.done(&sim, res.err());
         };
-        self.log.queue.enter().await;
+        self.log.queue.enter(&bio).await;
         self.log.queue.submit_with(bio, end);
     }
 
