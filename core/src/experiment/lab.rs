@@ -298,10 +298,6 @@ struct Traced {
 const LAB_OP_COST: Nanos = Nanos::from_us(11);
 /// CPU time of kernel-lab's content function for each KiB (modelled: 64 MiB took 0.2 s).
 const LAB_KIB_COST: Nanos = Nanos(3_000);
-/// In every recording the file system was synced three times before the unmount itself synced it
-/// (`events.ext4_sync_fs` is 8 without any sync in the workload: four rounds of two calls).
-const LAB_EXTRA_SYNCS: u32 = 3;
-
 /// Longest step of waiting for the lazy inode-table thread, as kernel-lab polls.
 const POLL: Nanos = Nanos::from_ms(100);
 
@@ -343,9 +339,6 @@ fn run_traced(
         }
         let fs = ext4_of(&vfs);
         hw.queue.set_phase(Phase::Umount);
-        for _ in 0..LAB_EXTRA_SYNCS {
-            vfs.syncfs().await.map_err(|e| format!("syncfs: {e}"))?;
-        }
         // The journal's counters outlive the unmount.
         let journal = fs.journal();
         hw.umount(&vfs).await.map_err(|e| format!("unmount: {e}"))?;

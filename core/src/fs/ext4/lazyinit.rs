@@ -6,7 +6,6 @@
 
 use super::time::TICK_NS;
 use super::{Ext4, Stats};
-use crate::base::rng::SplitMix64;
 use crate::base::{GroupNo, Lba, Nanos};
 use crate::block::{Bio, BioFlags, Role};
 use crate::format::ext4::group_desc::{EXT4_BG_INODE_UNINIT, EXT4_BG_INODE_ZEROED};
@@ -15,7 +14,7 @@ use crate::fs::jbd2::HandleType;
 use crate::sim::sync::WaitQueue;
 use crate::sim::{Sim, TaskClass, WaitReason};
 use crate::trace::{Category, Event};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
 /// Longest start delay in seconds (kernel `EXT4_DEF_LI_MAX_START_DELAY`).
@@ -33,7 +32,6 @@ pub(crate) struct LazyInit {
     stop: Cell<bool>,
     /// Wait in ticks; 0 is "to be measured".
     timeout: Cell<u64>,
-    rng: RefCell<SplitMix64>,
     wake: WaitQueue,
 }
 
@@ -43,19 +41,19 @@ impl LazyInit {
             running: Cell::new(false),
             stop: Cell::new(false),
             timeout: Cell::new(0),
-            rng: RefCell::new(sim.rng("ext4.lazyinit")),
             wake: WaitQueue::new(sim),
         }
-    }
-
-    /// A random start delay below 5 s, in whole ticks.
-    fn start_delay(&self) -> Nanos {
-        let ticks = MAX_START_DELAY * 1_000_000_000 / TICK_NS;
-        Nanos(self.rng.borrow_mut().below(ticks) * TICK_NS)
     }
 }
 
 impl Ext4 {
+    /// A random start delay below 5 s, in whole ticks. Each mount of a file system has its own.
+    fn li_start_delay(&self) -> Nanos {
+        let mounts = self.sb.borrow().s_mnt_count;
+        let mut rng = self.sim.rng(&format!("ext4.lazyinit.{mounts}"));
+        Nanos(rng.below(MAX_START_DELAY * 1_000_000_000 / TICK_NS) * TICK_NS)
+    }
+
     fn next_not_zeroed(&self, from: u32) -> Option<u32> {
         if !self.geo.group_csum {
             return None;
@@ -88,7 +86,7 @@ impl Ext4 {
         } else {
             Mode::Itable
         };
-        let due = self.sim.now() + li.start_delay();
+        let due = self.sim.now() + self.li_start_delay();
         self.sim
             .spawn("ext4lazyinit", TaskClass::Kthread, async move {
                 fs.lazyinit_thread(mode, due).await;

@@ -28,6 +28,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+/// Users, groups and projects (kernel `EXT4_MAXQUOTAS`).
+const QUOTA_TYPES: u32 = 3;
+
 /// What a mount needs.
 pub struct MountConfig {
     /// The simulation.
@@ -609,6 +612,10 @@ impl Ext4 {
         let evicted = self.evict_inodes().await;
         res = res.and(evicted);
         self.unregister_li_request().await;
+        if was_writable {
+            let off = self.quotas_off().await;
+            res = res.and(off);
+        }
         self.vm.stop_flusher().await;
         self.release_orphans();
         let aborted = self.journal().is_some_and(|j| j.is_aborted());
@@ -633,6 +640,19 @@ impl Ext4 {
         let synced = self.buffers.write_dirty(None, true).await;
         self.writable.set(false);
         res.and(synced.map(|_| ()).map_err(FsError::from))
+    }
+
+    /// Ends the quotas of every type (kernel `ext4_quotas_off`). There are none here, but where delayed allocation
+    /// may owe blocks the kernel syncs the file system for each type first.
+    async fn quotas_off(&self) -> FsResult<()> {
+        let mut res = Ok(());
+        if self.delalloc() {
+            for _ in 0..QUOTA_TYPES {
+                let synced = self.sync_filesystem().await;
+                res = res.and(synced);
+            }
+        }
+        res
     }
 
     fn finish_super(&self, journalled: bool) {
