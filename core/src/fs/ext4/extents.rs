@@ -353,8 +353,10 @@ impl Ext4 {
             )));
         }
         let mut path = path;
-        if !nomerge && self.try_extend(h, inode, &mut path, &newex).await? {
-            return self.finish_insert(h, inode, path, nomerge).await;
+        if !nomerge {
+            if let Some(at) = self.try_extend(h, inode, &path, &newex).await? {
+                return self.finish_insert(h, inode, path, Some(at)).await;
+            }
         }
         if self.leaf_full(inode, &path) {
             path = self.find_room(h, inode, path, &newex, mb).await?;
@@ -374,25 +376,26 @@ impl Ext4 {
         });
         let depth = path.depth();
         path.levels[depth].pos = pos;
-        self.finish_insert(h, inode, path, nomerge).await
+        let merge = (!nomerge).then_some(pos);
+        self.finish_insert(h, inode, path, merge).await
     }
 
     fn leaf_full(&self, inode: &Inode, path: &ExtPath) -> bool {
         self.node(inode, path.leaf(), |b| node::entries(b) >= node::max(b))
     }
 
-    /// Tries to grow the path's extent, or the one after it, by `newex`.
+    /// Tries to grow the path's extent, or the one after it, by `newex`: which one grew. The path stays where it
+    /// is, as in the kernel, where the indexes are corrected by it afterwards.
     async fn try_extend(
         &self,
         h: &mut Handle,
         inode: &Inode,
-        path: &mut ExtPath,
+        path: &ExtPath,
         newex: &Extent,
-    ) -> FsResult<bool> {
+    ) -> FsResult<Option<u16>> {
         let Some(ex) = self.path_extent(inode, path) else {
-            return Ok(false);
+            return Ok(None);
         };
-        let depth = path.depth();
         // The neighbour that is nearer to the new extent is the one to try (as the kernel steps the path).
         let mut at = path.leaf().pos;
         let (prev, next) = self.node(inode, path.leaf(), |b| {
@@ -427,49 +430,45 @@ impl Ext4 {
                 ..*newex
             }
         } else {
-            return Ok(false);
+            return Ok(None);
         };
         self.ext_get_access(h, path.leaf()).await?;
-        path.levels[depth].pos = at;
         self.node_mut(inode, path.leaf(), |b| grown.encode(b, at));
-        Ok(true)
+        Ok(Some(at))
     }
 
-    /// Joins neighbours, corrects the indexes, and dirties the leaf: the end of each insertion.
+    /// Joins the neighbours of extent `merge`, corrects the indexes, and dirties the leaf: the end of each insertion.
     async fn finish_insert(
         &self,
         h: &mut Handle,
         inode: &Inode,
         mut path: ExtPath,
-        nomerge: bool,
+        merge: Option<u16>,
     ) -> FsResult<()> {
-        if !nomerge {
-            self.try_to_merge(h, inode, &mut path).await?;
+        if let Some(at) = merge {
+            self.try_to_merge(h, inode, &mut path, at).await?;
         }
         self.correct_indexes(h, inode, &path).await?;
         let l = path.leaf().clone();
         self.ext_dirty(h, inode, &l).await
     }
 
-    /// Joins the path's extent with its neighbours in the leaf, and the only leaf with the root if it fits there
-    /// (kernel `ext4_ext_try_to_merge`).
+    /// Joins extent `at` of the path's leaf with its neighbours there, and the only leaf with the root if it fits
+    /// there (kernel `ext4_ext_try_to_merge`).
     pub(crate) async fn try_to_merge(
         &self,
         h: &mut Handle,
         inode: &Inode,
         path: &mut ExtPath,
+        at: u16,
     ) -> FsResult<()> {
-        let depth = path.depth();
-        let at = path.leaf().pos;
-        let pos = self.node_mut(inode, path.leaf(), |b| {
+        self.node_mut(inode, path.leaf(), |b| {
             let mut at = at;
             if at > 0 && merge_right(b, at - 1) {
                 at -= 1;
             }
             while merge_right(b, at) {}
-            at
         });
-        path.levels[depth].pos = pos;
         self.try_to_merge_up(h, inode, path).await
     }
 

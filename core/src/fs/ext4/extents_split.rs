@@ -79,7 +79,8 @@ impl Ext4 {
             };
             self.put_extent(inode, &path, &whole);
             if !nomerge {
-                self.try_to_merge(h, inode, &mut path).await?;
+                let at = path.leaf().pos;
+                self.try_to_merge(h, inode, &mut path, at).await?;
             }
             let l = path.leaf().clone();
             return self.ext_dirty(h, inode, &l).await;
@@ -255,7 +256,8 @@ impl Ext4 {
                 ..ex
             },
         );
-        self.try_to_merge(h, inode, &mut path).await?;
+        let at = path.leaf().pos;
+        self.try_to_merge(h, inode, &mut path, at).await?;
         let l = path.leaf().clone();
         self.ext_dirty(h, inode, &l).await
     }
@@ -283,7 +285,8 @@ impl Ext4 {
                 ..ex
             },
         );
-        self.try_to_merge(h, inode, &mut path).await?;
+        let at = path.leaf().pos;
+        self.try_to_merge(h, inode, &mut path, at).await?;
         let l = path.leaf().clone();
         self.ext_dirty(h, inode, &l).await?;
         Ok(len.min((ex.end() - u64::from(lblk)) as u32))

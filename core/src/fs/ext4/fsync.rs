@@ -122,11 +122,7 @@ impl Ext4 {
     /// Writes the dirty metadata buffers that belong to the inode (kernel `sync_mapping_buffers`).
     pub(super) async fn sync_mapping_buffers(&self, inode: &Inode) -> FsResult<()> {
         let mine = inode.mapping.take_associated();
-        for b in &mine {
-            self.buffers
-                .write_buffer(b, crate::block::BioFlags::SYNC)
-                .await;
-        }
+        self.buffers.write_batch(&mine).await;
         for b in &mine {
             self.buffers.wait_unlocked(b).await;
             if b.test(crate::mm::buffer::Bh::WRITE_EIO) {
