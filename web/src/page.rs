@@ -1,8 +1,9 @@
 //! The three arrangements of the page: story, bench and the embedded figure.
 
+use fsglass_web::link::protocol::TreeRow;
 use fsglass_web::state::act::Act;
 use fsglass_web::state::store::{Action, Engine, Field, Panel, State, Ui};
-use fsglass_web::state::text::{count, instant, instant_short};
+use fsglass_web::state::text::{count, instant, instant_short, thousands};
 use yew::prelude::*;
 
 use crate::form;
@@ -189,11 +190,25 @@ fn before(state: &State) -> Html {
     let Some(tree) = &state.view.tree else {
         return html! { <>{ "The disk is being made." }</> };
     };
-    let files = tree.iter().filter(|r| r.kind == "-").take(6).map(|row| {
-        let name = row.path.trim_start_matches('/').to_string();
-        html! { <>{ " " }<code>{ name }</code>{ ": " }{ row.why.trim_end_matches('.').to_string() }{ "." }</> }
-    });
-    html! { <>{ for files }</> }
+    let files = tree.iter().filter(|r| r.kind == "-").take(6);
+    html! { <>{ format!("At {}", instant_short(state.at_ns)) }{ for files.enumerate().map(|(i, row)| {
+        html! { <>{ if i == 0 { " " } else { "; " } }{ fate(row) }</> }
+    }) }{ "." }</> }
+}
+
+/// What a file's durability means to the person who wrote it, before the plug is pulled.
+fn fate(row: &TreeRow) -> Html {
+    let name = html! { <code>{ row.path.trim_start_matches('/').to_string() }</code> };
+    match (row.ino, row.durability) {
+        (0, 1) => html! { <>{ name }{ " is only in memory, name and contents" }</> },
+        (_, 0 | 4) => html! { <>{ name }{ " is safe" }</> },
+        (_, 1) => {
+            html! { <>{ "the name of " }{ name }{ format!(" is safe, its {} bytes are only in memory", thousands(row.size)) }</> }
+        }
+        _ => {
+            html! { <>{ "the name of " }{ name }{ format!(" is safe, its {} bytes have not reached the medium", thousands(row.size)) }</> }
+        }
+    }
 }
 
 /// Backquotes in a sentence become code.

@@ -28,6 +28,7 @@ mod store;
 mod table;
 #[cfg(test)]
 mod tests;
+mod zeroout;
 
 pub use bio::{
     Bio, BioFlags, BioId, Class, EndIoId, IoError, IoResult, Op, Payloads, Role, SECTOR_SIZE,

@@ -27,7 +27,7 @@ type Handler = Rc<dyn Fn(u64, IoResult)>;
 
 /// The request queue of a device.
 pub struct Queue {
-    sim: Sim,
+    pub(super) sim: Sim,
     irq: Irq,
     inner: RefCell<Inner>,
     /// Tasks waiting for a free request.

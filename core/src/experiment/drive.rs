@@ -130,7 +130,11 @@ fn spawn_job(
         (None, false) => seed,
     };
     let stream = SplitMix64::named(base, &format!("job.{id}")).next_u64();
-    let (job, progress) = (job.clone(), Rc::clone(progress));
+    let (mut job, progress) = (job.clone(), Rc::clone(progress));
+    if clone > 0 {
+        // fio makes further clones of the section, and `name=` stays with the first.
+        job.name.clone_from(&job.section);
+    }
     hw.sim
         .spawn(&format!("fio/{id}"), TaskClass::User, async move {
             let result = run_job(cx, job, group, clone, stream).await;

@@ -1,6 +1,7 @@
 //! The only door for the page and the command line: load an experiment, let virtual time run, look at any instant,
 //! cut the power, take the disk home. Plain values in, plain values out ([`view`]).
 
+mod committed;
 mod crash;
 mod inspect;
 mod journal;

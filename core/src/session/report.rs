@@ -115,7 +115,7 @@ impl Session {
             Plan::Fio(file) => {
                 let result = fio_result(&self.machine.hw, file, &self.progress);
                 if result.jobs.is_empty() {
-                    return "The jobs are still running; fio reports at their end.\n".to_string();
+                    return "The jobs are still running;\nfio reports at their end.\n".to_string();
                 }
                 let end = self.machine.config.wall_clock + self.horizon.0 / 1_000_000_000;
                 report::text(&result, &version(), &calendar(end))

@@ -4,6 +4,7 @@
 use std::rc::Rc;
 
 use fsglass_web::state::act::Act;
+use fsglass_web::state::commands;
 use fsglass_web::state::scenes;
 use fsglass_web::state::store::{Action, Field, State};
 use fsglass_web::state::text::{bytes, duration};
@@ -252,20 +253,18 @@ fn mount(scope: Scope<'_>) -> Html {
             </select></label>
         }
     };
-    let lines = state
-        .loaded
-        .as_ref()
-        .map(|l| format!("{}\n{}", l.mkfs_line, l.mount_line))
-        .unwrap_or_default();
+    let commands = state
+        .typed
+        .clone()
+        .unwrap_or_else(|| commands::of(&state.draft, state.image.is_some()));
     html! {
         <>
             { for MOUNT.iter().map(row) }
             { text(scope, Field::Mount, "-o", "mount", state.draft.mount.clone(), "defaults") }
             { problems(state, "mount") }
-            if !lines.is_empty() {
-                <p class="hint">{ "The same on Linux:" }</p>
-                <textarea class="line" readonly=true aria-label="Equivalent commands" data-act="commands" value={lines} />
-            }
+            <p class="hint">{ "The same on Linux; typing here changes the form:" }</p>
+            <textarea class="line" aria-label="Equivalent commands; typing here changes the form" data-act="commands" spellcheck="false"
+                autocomplete="off" value={commands} oninput={edit(scope, Field::Commands)} />
         </>
     }
 }

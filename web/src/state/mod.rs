@@ -2,6 +2,7 @@
 
 pub mod act;
 pub mod cbor;
+pub mod commands;
 pub mod recipe;
 pub mod reduce;
 pub mod scenes;

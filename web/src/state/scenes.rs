@@ -50,6 +50,8 @@ pub struct Scene {
     pub sentence: String,
     /// Where the cursor stands.
     pub at_ns: u64,
+    /// Panels of its bench where they are not the usual ones, ids in order.
+    pub panels: String,
     /// At most three switches.
     pub switches: Vec<Switch>,
 }
@@ -164,6 +166,7 @@ fn read(text: &str) -> Scene {
 fn hint(scene: &mut Scene, key: &str, value: &str) {
     match key {
         "sentence" => scene.sentence = value.into(),
+        "panels" => scene.panels = value.into(),
         "at" => scene.at_ns = parse_instant(value).unwrap_or_default(),
         "until" => scene.experiment.until_ns = parse_instant(value).unwrap_or_default(),
         "switch" => {

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::act::Act;
+use super::commands;
 use super::recipe::Recipe;
 use super::scenes::{self, Switch};
 use super::text;
@@ -182,6 +183,8 @@ pub enum Field {
     Mkfs,
     /// Mount options.
     Mount,
+    /// The commands of Linux that mean both.
+    Commands,
     /// `fio` or `ops`.
     Kind,
     /// Workload text.
@@ -267,6 +270,8 @@ pub struct State {
     pub switches: Vec<Switch>,
     /// What the form holds.
     pub draft: Experiment,
+    /// The commands as the person types them.
+    pub typed: Option<String>,
     /// What runs: differs from the draft while it is edited.
     pub running: Option<Experiment>,
     /// Image that the person chose instead of mkfs.
@@ -352,6 +357,20 @@ pub struct State {
     pub(super) undo: Vec<Past>,
 }
 
+fn place(slots: &mut [Panel; 5], ids: &str) {
+    let ids = ids.split(',').filter(|p| !p.is_empty());
+    for (slot, id) in slots.iter_mut().zip(ids) {
+        *slot = Panel::of_id(id).unwrap_or(*slot);
+    }
+}
+
+/// The slots of a scene whose panels are these.
+fn slots_of(panels: &str) -> [Panel; 5] {
+    let mut slots = SLOTS;
+    place(&mut slots, panels);
+    slots
+}
+
 impl State {
     /// The state that a link describes.
     pub fn of_recipe(recipe: &Recipe) -> Self {
@@ -361,6 +380,7 @@ impl State {
             sentence: scene.sentence,
             switches: scene.switches,
             draft: recipe.experiment.clone(),
+            typed: None,
             running: None,
             image: None,
             loaded: None,
@@ -404,6 +424,7 @@ impl State {
             recut: recipe.crash.is_some(),
             undo: Vec::new(),
         };
+        state.slots = slots_of(&scene.panels);
         state.place(&recipe.panels);
         state.zoom = state.first_zoom();
         state
@@ -411,20 +432,17 @@ impl State {
 
     /// Puts panels of a list of ids into the slots, in order.
     fn place(&mut self, ids: &str) {
-        for (slot, id) in ids.split(',').filter(|p| !p.is_empty()).enumerate() {
-            if let (true, Some(panel)) = (slot < self.slots.len(), Panel::of_id(id)) {
-                self.slots[slot] = panel;
-            }
-        }
+        place(&mut self.slots, ids);
     }
 
     /// The link to this screen.
     pub fn recipe(&self) -> Recipe {
-        let panels = if self.slots == SLOTS {
-            String::new()
-        } else {
-            self.slots.map(Panel::id).join(",")
-        };
+        let panels =
+            if self.slots == slots_of(&scenes::find(&self.scene).unwrap_or_default().panels) {
+                String::new()
+            } else {
+                self.slots.map(Panel::id).join(",")
+            };
         Recipe {
             scene: self.scene.clone(),
             experiment: self.draft.clone(),
@@ -743,6 +761,7 @@ impl State {
 
     pub(super) fn load(&mut self) -> Vec<Effect> {
         self.problems.clear();
+        self.typed = None;
         if self.running.is_some() {
             // Before the first run it may say why a link could not be opened.
             self.refusal.clear();
@@ -775,6 +794,7 @@ impl State {
         let scene = scenes::find(name).unwrap_or_default();
         self.remember();
         self.scene = name.into();
+        self.slots = slots_of(&scene.panels);
         self.sentence = scene.sentence;
         self.switches = scene.switches;
         self.draft = recipe.experiment;
@@ -788,6 +808,7 @@ impl State {
     }
 
     fn edit(&mut self, field: Field, value: String) -> Vec<Effect> {
+        self.typed = None;
         let d = &mut self.draft;
         match field {
             Field::Title => d.title = value,
@@ -795,6 +816,14 @@ impl State {
             Field::Size => d.size = value,
             Field::Mkfs => d.mkfs = value,
             Field::Mount => d.mount = value,
+            Field::Commands => {
+                let (mkfs, mount) = commands::read(&value);
+                d.mkfs = mkfs.unwrap_or(std::mem::take(&mut d.mkfs));
+                d.mount = mount.unwrap_or(std::mem::take(&mut d.mount));
+                // As typed while it is typed: what it means may be spelled another way.
+                self.typed = Some(value);
+                return Vec::new();
+            }
             Field::Kind => d.kind = value,
             Field::Workload => d.workload = value,
             Field::Seed => d.seed = value.trim().parse().unwrap_or(d.seed),

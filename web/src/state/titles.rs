@@ -72,11 +72,15 @@ impl State {
         let next = journal.next_commit_ns.map_or_else(String::new, |ns| {
             format!(", next timed commit in {}", duration(ns))
         });
-        format!(
-            "Journal: {} % used, {} to go home{next}",
-            significant(share),
-            count(waiting, "transaction", "transactions")
-        )
+        let used = match share {
+            s if s > 0.0 && s < 0.1 => "under 0.1".to_string(),
+            s => significant(s),
+        };
+        let home = match waiting {
+            0 => String::new(),
+            n => format!(", {} to go home", count(n, "transaction", "transactions")),
+        };
+        format!("Journal: {used} % used{home}{next}")
     }
 
     fn itable_title(&self) -> String {

@@ -55,7 +55,7 @@ impl Ext4 {
         let bio = Bio::write_zeroes(Lba(pblk.0 * per), sectors as u32, Role::FileData)
             .flags(BioFlags::SYNC)
             .ino(inode.ino);
-        self.queue.run(bio).await?;
+        self.queue.issue_zeroout(bio).await?;
         Ok(())
     }
 

@@ -233,7 +233,7 @@ impl Ext4 {
         let lba = Lba((itable + u64::from(used)) * per);
         let sectors = u64::from(num) * per;
         let bio = Bio::write_zeroes(lba, sectors as u32, Role::Itable).flags(BioFlags::SYNC);
-        self.queue.run(bio).await?;
+        self.queue.issue_zeroout(bio).await?;
         if barrier {
             self.buffers.flush_device().await?;
         }

@@ -79,6 +79,7 @@ pub fn parse_job_file(
             if !in_global {
                 let mut job = defaults.clone();
                 job.name = name.to_string();
+                job.section = name.to_string();
                 current = Some(job);
             }
             continue;
@@ -218,6 +219,19 @@ mod tests {
         assert!(e("[w]\nsize=${SIZE}\n").contains("${SIZE}"));
         assert!(e("[w]\nsize=1m\ntime_based\n").contains("no runtime"));
         assert!(e("").contains("no job section"));
+    }
+
+    /// As fio 3.33 does: the report takes the name, the file the section; a name in `[global]` names the run.
+    #[test]
+    fn a_name_is_for_the_report_alone() {
+        let f = parse("[global]\nname=run\nsize=64k\n[a]\nname=first\nname=other\n[b]\n").unwrap();
+        let names = |j: &FioJob| (j.name.clone(), j.section.clone());
+        assert_eq!(names(&f.jobs[0]), ("other".into(), "a".into()));
+        assert_eq!(names(&f.jobs[1]), ("b".into(), "b".into()));
+        assert_eq!(
+            parse("[a]\nsize=64k\nname=\n").err().unwrap(),
+            "line 3: `name` needs a value: name=..."
+        );
     }
 
     #[test]

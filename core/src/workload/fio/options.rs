@@ -122,7 +122,10 @@ pub enum SyncKind {
     reason = "the fields are fio's option names; units are bytes and nanoseconds"
 )]
 pub struct FioJob {
+    /// What the report calls the job: the section, or what `name=` says.
     pub name: String,
+    /// Head of the section; files are named after it whatever `name=` says.
+    pub section: String,
     pub rw: Pattern,
     pub rwmixread: u32,
     pub bs_read: u64,
@@ -176,6 +179,7 @@ impl FioJob {
     pub fn new(name: &str) -> FioJob {
         FioJob {
             name: name.to_string(),
+            section: name.to_string(),
             rw: Pattern::Read,
             rwmixread: 50,
             bs_read: 4096,
@@ -302,6 +306,7 @@ impl FioJob {
 
     fn set_files(&mut self, key: &str, v: Option<&str>) -> Result<Option<Note>, String> {
         match key {
+            "name" => self.name = text(key, v)?.to_string(),
             "size" => self.size = size(key, v)?,
             "filesize" => self.filesize = Some(size(key, v)?),
             "io_size" | "io_limit" => self.io_size = Some(size(key, v)?),

@@ -76,7 +76,7 @@ struct Finished {
 pub fn file_name(job: &FioJob, clone: u32) -> String {
     match &job.filename {
         Some(name) => name.clone(),
-        None => format!("{}.{clone}.0", job.name),
+        None => format!("{}.{clone}.0", job.section),
     }
 }
 
