@@ -19,6 +19,10 @@ await suite(async ({ open }) => {
   await state(page, "done", "paused");
   await page.waitForSelector(".story [data-panel=map] canvas");
   equal("one primary action", await page.locator("main button.plug").count(), 1);
+  const lead = await page.textContent(".story .lead");
+  for (const fate of ["a is safe", "the name of b is safe", "c is only in memory"]) {
+    check(`before the cut: ${fate}`, lead.includes(fate), lead);
+  }
   await shot(page, "story-1440");
 
   const first = await cut(page);

@@ -22,6 +22,8 @@ use client::{Link, News};
 const HEAVY_MS: f64 = 500.0;
 /// Frames are asked for at most every so many milliseconds while the engine runs on.
 const RUNNING_MS: f64 = 200.0;
+/// And pictures take at most one part in so many of its time.
+const RUNNING_SHARE: f64 = 5.0;
 /// The address bar follows the screen after so many milliseconds of rest.
 const ADDRESS_MS: i32 = 500;
 
@@ -55,6 +57,8 @@ struct App {
     last_frame_ms: f64,
     last_heavy_ms: f64,
     last_ask_ms: f64,
+    /// What the last answered picture took, ms.
+    answer_ms: f64,
     address: Closure<dyn FnMut()>,
     address_timer: Option<i32>,
     shown_fragment: String,
@@ -150,6 +154,7 @@ impl Component for App {
             last_frame_ms: 0.0,
             last_heavy_ms: 0.0,
             last_ask_ms: 0.0,
+            answer_ms: 0.0,
             address: Closure::new(move || address.emit(())),
             address_timer: None,
             shown_fragment: String::new(),
@@ -168,6 +173,8 @@ impl Component for App {
                     if let Some(link) = &self.link {
                         link.forget();
                     }
+                } else if let Some(performance) = window().performance() {
+                    self.answer_ms = performance.now() - self.last_ask_ms;
                 }
                 self.perform(Action::Answer(answer));
                 self.mark_ready();
@@ -304,7 +311,10 @@ impl App {
         }
         // While the engine runs on, looking at it takes its time: a few pictures a second are enough.
         let running = self.state.progress.running;
-        let pause = if running { RUNNING_MS } else { 0.0 };
+        let pause = match running {
+            true => RUNNING_MS.max(self.answer_ms * RUNNING_SHARE),
+            false => 0.0,
+        };
         if ms - self.last_ask_ms < pause {
             self.schedule();
             return;

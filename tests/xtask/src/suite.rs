@@ -482,6 +482,25 @@ pub(crate) fn bench(options: &Options) -> Result<bool, Fault> {
         .env("FSGLASS_DIGESTS", native)
         .env("FSGLASS_WASM", module);
     let finished = shell::run("bench", &mut command, Show::All, minutes(60))?;
+    Ok(finished.status.success() && bench_page(compiler)?)
+}
+
+/// The page's figures, where there is a browser.
+fn bench_page(compiler: wasm_target::Compiler) -> Result<bool, Fault> {
+    let Some(chromium) = browser::find() else {
+        println!("SKIP page: no Chromium found (set FSGLASS_CHROMIUM to one)");
+        return Ok(true);
+    };
+    page::build_with(compiler)?;
+    let url = server::Server::bind(workspace().join("dist"), "/", None)?.run_in_background();
+    let mut command = node::command()?;
+    command
+        .arg("tests/bench/page.mjs")
+        .current_dir(workspace())
+        .env("FSGLASS_URL", url)
+        .env("FSGLASS_CHROMIUM", chromium)
+        .env("FSGLASS_PLAYWRIGHT", node::playwright_module());
+    let finished = shell::run("bench of the page", &mut command, Show::All, minutes(20))?;
     Ok(finished.status.success())
 }
 

@@ -2,7 +2,7 @@
 
 use super::store::{Panel, State, Ui};
 use super::text::{bytes, count, duration, instant_short, significant, thousands};
-use crate::link::protocol::Selection;
+use crate::link::protocol::{Loss, Selection};
 
 impl State {
     /// The panel's title, which is its accessible name too.
@@ -177,6 +177,18 @@ impl State {
         let Some(loss) = &self.view.loss else {
             return "If the power failed now".into();
         };
+        // Of a long run not every instant is judged: the title says which one it speaks of.
+        if loss.as_of_ns != self.at_ns && !self.playing && !self.progress.running {
+            return format!(
+                "At {}: {}",
+                instant_short(loss.as_of_ns),
+                self.loss_words(loss)
+            );
+        }
+        self.loss_words(loss)
+    }
+
+    fn loss_words(&self, loss: &Loss) -> String {
         let broken = loss.worst.broken;
         if broken > 0 {
             return format!(

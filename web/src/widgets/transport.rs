@@ -21,7 +21,7 @@ const SPEED_STEPS: f64 = 120.0;
 pub(crate) fn view(scope: Scope<'_>) -> Html {
     let state = scope.state;
     html! {
-        <footer class="transport" data-now={state.at_ns.to_string()} aria-label="Transport">
+        <footer class="transport" data-now={state.at_ns.to_string()} data-shown={state.view.at_ns.to_string()} aria-label="Transport">
             <div class="left">
                 <div class="keys">
                     { key(scope, Act::Start, icons::start()) }
