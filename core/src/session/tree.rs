@@ -52,7 +52,7 @@ impl Session {
                 None => Place::Nowhere,
             };
             let (durability, why) =
-                self.badge(place, node, promised && node.changed <= node.promised);
+                self.badge(&place, node, promised && node.changed <= node.promised);
             rows.push(TreeRow {
                 path: percent_encode(&path),
                 kind: kind.to_string(),
@@ -80,7 +80,7 @@ impl Session {
         rows
     }
 
-    fn badge(&self, place: Place<'_>, node: &Node, promised: bool) -> (u8, String) {
+    fn badge(&self, place: &Place<'_>, node: &Node, promised: bool) -> (u8, String) {
         let (entry, in_log) = match place {
             Place::Nowhere if promised => {
                 let why = "committed in the journal, not yet home";
