@@ -1,12 +1,13 @@
-//! The experiment as TOML text, or a bare fio job file, or a bare operation script.
+//! The experiment as TOML text, or a bare fio job file, bare PostMark commands, or a bare operation script.
 
 use super::{Experiment, Problem, Workload};
 use crate::workload::fio::looks_like_job_file;
 use crate::workload::ops::Script;
+use crate::workload::postmark::looks_like_postmark;
 use std::fmt::Write as _;
 use toml::{Table, Value};
 
-/// Reads an experiment from text: TOML, else a fio job file, else an operation script.
+/// Reads an experiment from text: TOML, else a fio job file, else PostMark commands, else an operation script.
 pub fn parse_experiment(text: &str) -> Result<Experiment, Vec<Problem>> {
     match text.parse::<Table>() {
         Ok(table) if table.contains_key("workload") => from_table(&table),
@@ -20,6 +21,10 @@ pub fn parse_experiment(text: &str) -> Result<Experiment, Vec<Problem>> {
                 .is_ok_and(|t| sections.iter().any(|s| t.contains_key(*s)));
             if !meant && looks_like_job_file(text) {
                 e.workload = Workload::Fio(text.to_string());
+                return Ok(e);
+            }
+            if !meant && looks_like_postmark(text) {
+                e.workload = Workload::Postmark(text.to_string());
                 return Ok(e);
             }
             if let (Ok(script), Err(_)) = (Script::parse(text), &parsed) {
@@ -41,7 +46,7 @@ pub fn parse_experiment(text: &str) -> Result<Experiment, Vec<Problem>> {
                         path: "experiment".into(),
                         line: line.map(|n| n.max(1) as u32),
                         reason: format!(
-                            "neither TOML ({}), a fio job file nor an operation script",
+                            "neither TOML ({}), a fio job file, PostMark commands nor an operation script",
                             e.message()
                         ),
                     }
@@ -183,6 +188,8 @@ mod tests {
         assert_eq!(fio, Ok("fio"));
         let ops = parse_experiment("create a\nfsync a\n").map(|e| e.workload.key());
         assert_eq!(ops, Ok("ops"));
+        let pm = parse_experiment("set number 5\nrun\n").map(|e| e.workload.key());
+        assert_eq!(pm, Ok("postmark"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::workload::app_log::AppLog;
 use crate::workload::fio::run::{run_job, JobContext};
 use crate::workload::fio::{DiskStats, FioJob, FioResult, JobFile, JobResult};
 use crate::workload::play::{OpResult, PlayTotals, Player};
+use crate::workload::postmark::{run_postmark, PostmarkContext, PostmarkFile, PostmarkResult};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -26,6 +27,8 @@ pub struct Progress {
     pub totals: RefCell<PlayTotals>,
     /// Results of the fio jobs that have ended.
     pub jobs: RefCell<Vec<JobResult>>,
+    /// Results of the PostMark runs that have ended.
+    pub postmark: RefCell<Vec<PostmarkResult>>,
     /// Why it could not mount.
     pub failed: RefCell<Option<String>>,
     /// The mount is done.
@@ -77,6 +80,44 @@ pub async fn run_plan(
             player.close_all().await;
         }
         Plan::Fio(file) => run_fio(hw, vfs, file, seed, progress).await,
+        Plan::Postmark(file) => run_all_postmark(hw, vfs, file, progress).await,
+    }
+}
+
+/// The runs of a PostMark file one after the other; an error ends them.
+async fn run_all_postmark(
+    hw: &Hardware,
+    vfs: &Rc<Vfs>,
+    file: &PostmarkFile,
+    progress: &Rc<Progress>,
+) {
+    for settings in &file.runs {
+        if progress.stop.get() {
+            break;
+        }
+        let cx = PostmarkContext {
+            sim: hw.sim.clone(),
+            vfs: Rc::clone(vfs),
+            log: Rc::clone(&progress.app),
+            stop: Rc::clone(&progress.stop),
+        };
+        let result = run_postmark(cx, settings).await;
+        let mut totals = progress.totals.borrow_mut();
+        totals.app_bytes_written += result.bytes_written;
+        totals.app_bytes_read += result.bytes_read;
+        for (word, n) in [
+            ("created", result.created.iter().sum()),
+            ("deleted", result.deleted.iter().sum()),
+            ("read", result.read),
+            ("appended", result.appended),
+        ] {
+            *totals.ops.entry(word).or_default() += n;
+        }
+        let failed = result.error.is_some();
+        progress.postmark.borrow_mut().push(result);
+        if failed {
+            break;
+        }
     }
 }
 

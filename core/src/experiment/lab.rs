@@ -19,6 +19,7 @@ use crate::vfs::{Fs, StatFs, Vfs};
 use crate::workload::fio::parse_job_file;
 use crate::workload::ops::Script;
 use crate::workload::play::{statfs_json, OpResult, PlayTotals, Player};
+use crate::workload::postmark::parse_postmark;
 use serde_json::{json, Value};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -337,6 +338,11 @@ fn run_traced(
                 return Err(format!("fio job {}: {what}: {e}", j.name));
             }
         }
+        for r in progress.postmark.borrow().iter() {
+            if let Some((e, what)) = &r.error {
+                return Err(format!("postmark: {what}: {e}"));
+            }
+        }
         let fs = ext4_of(&vfs);
         hw.queue.set_phase(Phase::Umount);
         // The journal's counters outlive the unmount.
@@ -380,7 +386,9 @@ fn plan(load: &Load, files: Files<'_>) -> Result<Plan, String> {
             .map_err(|e| format!("{name}: {e}")),
         Load::Fio(text) => fio(text),
         Load::FioFile(name) => fio(&files(name)?),
-        Load::Postmark(..) => Err("postmark workloads are not supported yet".to_string()),
+        Load::Postmark(lines, _) => parse_postmark(&lines.join("\n"))
+            .map(Plan::Postmark)
+            .map_err(|e| format!("postmark config: {e}")),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::kernel::{MachineConfig, WALL_CLOCK};
 use crate::mm::Sysctls;
 use crate::workload::fio::{parse_job_file, JobFile};
 use crate::workload::ops::Script;
+use crate::workload::postmark::{parse_postmark, PostmarkFile};
 use crate::workload::size::{parse_number, parse_size, parse_time};
 
 /// A workload, parsed.
@@ -17,6 +18,8 @@ pub enum Plan {
     Script(Script),
     /// A fio job file.
     Fio(JobFile),
+    /// PostMark commands.
+    Postmark(PostmarkFile),
 }
 
 /// Everything that a run needs.
@@ -204,13 +207,17 @@ fn plan(e: &Experiment, problems: &mut Vec<Problem>) -> Option<Plan> {
                 None
             }
         },
-        Workload::Postmark(_) => {
-            problems.push(Problem::new(
-                "workload.postmark",
-                "postmark is not supported yet; fio or ops",
-            ));
-            None
-        }
+        Workload::Postmark(text) => match parse_postmark(text) {
+            Ok(f) => Some(Plan::Postmark(f)),
+            Err(err) => {
+                problems.push(Problem {
+                    path: "workload.postmark".into(),
+                    line: Some(err.line),
+                    reason: err.reason,
+                });
+                None
+            }
+        },
     }
 }
 

@@ -9,6 +9,7 @@ use crate::experiment::setup::Plan;
 use crate::workload::app_log::AppOp;
 use crate::workload::fio::{json::calendar, report, DiskStats};
 use crate::workload::play::{OpResult, OpValue};
+use crate::workload::postmark;
 use serde_json::{json, Map, Value};
 use std::fmt::Write as _;
 
@@ -89,6 +90,11 @@ impl Session {
                 let end = self.machine.config.wall_clock * 1000 + self.horizon.0 / 1_000_000;
                 out["fio"] = crate::workload::fio::json::json(&result, &version(), end);
             }
+            Plan::Postmark(_) => {
+                let runs = self.progress.postmark.borrow();
+                failed = runs.iter().any(|r| r.error.is_some());
+                out["postmark"] = postmark::json(&runs);
+            }
             Plan::Script(_) => {
                 let ops = self.progress.ops.borrow();
                 out["ops"] = json!(ops.iter().map(OpResult::to_json).collect::<Vec<_>>());
@@ -119,6 +125,14 @@ impl Session {
                 }
                 let end = self.machine.config.wall_clock + self.horizon.0 / 1_000_000_000;
                 report::text(&result, &version(), &calendar(end))
+            }
+            Plan::Postmark(_) => {
+                let runs = self.progress.postmark.borrow();
+                let texts: Vec<String> = runs.iter().map(postmark::text).collect();
+                match texts.is_empty() {
+                    true => "PostMark is still running; it reports at its end.\n".to_string(),
+                    false => texts.join("\n"),
+                }
             }
             Plan::Script(_) => {
                 let mut out = ops_table(&self.progress.ops.borrow());

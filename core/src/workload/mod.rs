@@ -7,4 +7,5 @@ pub mod fio;
 pub mod generate;
 pub mod ops;
 pub mod play;
+pub mod postmark;
 pub mod size;

@@ -22,7 +22,7 @@ pub(crate) enum Command {
     Trace(TraceArgs),
     /// Run an operation script and write the ordered write log of the device
     Wlog(WlogArgs),
-    /// Run an experiment (TOML, a fio job file or an operation script) and print the report
+    /// Run an experiment (TOML, a fio job file, PostMark commands or an operation script) and print the report
     Run(RunArgs),
     /// Cut the power during an experiment
     Crash(CrashArgs),
@@ -132,7 +132,7 @@ pub(crate) struct WlogArgs {
 /// What names and changes an experiment.
 #[derive(Args)]
 pub(crate) struct ExperimentArgs {
-    /// Experiment file: TOML, a fio job file or an operation script; - for standard input
+    /// Experiment file: TOML, a fio job file, PostMark commands or an operation script; - for standard input
     pub(crate) experiment: String,
     /// Change a field: device=optane, mount.data=journal, mkfs.opts="-J size=128"
     #[arg(long = "set", value_name = "PATH=VALUE", allow_hyphen_values = true)]
