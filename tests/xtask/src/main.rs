@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         Task::Serve => serve(&options),
         Task::Test => suite::run(&options),
         Task::Bench => suite::bench(&options),
+        Task::Trace => suite::trace(),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -11,6 +11,7 @@ tasks
   build    set up what is missing, build the page into dist/, check its size budgets
   setup    only set up what is missing
   bench    print the figures (native and wasm engine, sizes)
+  trace    play the recorded ext4 scenarios and print the table of counts that are not as Linux
 
 options
   --port N                     serve: this port or none (default: the first free one from 8017)
@@ -36,6 +37,7 @@ pub(crate) enum Task {
     Serve,
     Test,
     Bench,
+    Trace,
 }
 
 /// Where the compiler for the wasm target comes from.
@@ -69,6 +71,7 @@ impl Options {
             Some("build") => Task::Build,
             Some("setup") => Task::Setup,
             Some("bench") => Task::Bench,
+            Some("trace") => Task::Trace,
             Some("help" | "--help" | "-h") => Task::Help,
             Some(other) => return Err(format!("unknown task '{other}'")),
             None => return Err("no task given".to_owned()),

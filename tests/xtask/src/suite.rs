@@ -466,6 +466,18 @@ fn number_before(field: &str, word: &str) -> Option<u64> {
     field.strip_suffix(word)?.parse().ok()
 }
 
+/// Prints the counts of `fsglass trace` that lie outside of the kernel's; the exit status says whether there are any.
+pub(crate) fn trace() -> Result<bool, Fault> {
+    let native = cargo_build("fsglass", "fsglass", &["--release", "--features", "cli"])?;
+    let mut command = Command::new("python3");
+    command
+        .arg("tests/kernel-lab/trace_table.py")
+        .arg(native)
+        .current_dir(workspace());
+    let finished = shell::run("trace", &mut command, Show::All, minutes(30))?;
+    Ok(finished.status.success())
+}
+
 /// Prints the figures of `tests/bench`.
 pub(crate) fn bench(options: &Options) -> Result<bool, Fault> {
     let background = tools::Background::start();
