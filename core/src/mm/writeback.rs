@@ -4,6 +4,7 @@ use super::page_cache::{dirty, AddressSpace};
 use super::page_tree::Tag;
 use super::vm::{Lists, Place, Vm, Work};
 use crate::base::{Errno, Nanos};
+use crate::block::Plug;
 use crate::sim::sync::Completion;
 use crate::sim::{TaskClass, TaskId, WaitReason};
 use std::future::Future;
@@ -67,6 +68,9 @@ pub trait WritebackOps: 'static {
 
     /// True if the block device has dirty buffers.
     fn bdev_dirty(&self) -> bool;
+
+    /// Begins to collect the flusher's requests, so that the pages of many files merge.
+    fn plug(&self) -> Option<Plug>;
 }
 
 /// One round of the flusher (`struct wb_writeback_work` of the kernel's own rounds as well).
@@ -187,6 +191,7 @@ impl Vm {
 
     /// `wb_writeback`.
     async fn wb_writeback<O: WritebackOps>(self: &Rc<Self>, ops: &O, mut round: Round) {
+        let _plug = ops.plug();
         loop {
             if round.nr_pages <= 0 {
                 return;

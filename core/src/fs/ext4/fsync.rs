@@ -262,6 +262,10 @@ impl WritebackOps for Ext4 {
     fn bdev_dirty(&self) -> bool {
         self.buffers.dirty_bytes() > 0
     }
+
+    fn plug(&self) -> Option<crate::block::Plug> {
+        Some(self.queue.plug())
+    }
 }
 
 impl Ext4 {
