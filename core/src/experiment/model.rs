@@ -58,6 +58,8 @@ pub struct FileModel {
     pub history: Vec<Change>,
     /// Sizes the file has had, with the call that set them.
     pub sizes: Vec<(Seq, u64)>,
+    /// Only the size is followed: no segments, no history.
+    size_only: bool,
 }
 
 /// A past change of file content.
@@ -107,6 +109,8 @@ pub struct ModelFs {
     /// All nodes ever made; 0 is the root.
     pub nodes: Vec<Node>,
     fds: BTreeMap<u32, OpenFile>,
+    /// New files follow their size only.
+    size_only: bool,
     /// Names promised durable: every name present at that call.
     names_promised: BTreeSet<(NodeId, Vec<u8>)>,
     /// Every node that ever had a name, oldest first.
@@ -125,6 +129,7 @@ impl Default for ModelFs {
         let mut fs = ModelFs {
             nodes: Vec::new(),
             fds: BTreeMap::new(),
+            size_only: false,
             names_promised: BTreeSet::new(),
             name_history: BTreeMap::new(),
             seq: 0,
@@ -140,13 +145,25 @@ impl ModelFs {
     /// The tree after all calls of `records` that had returned by `at`; `running` calls are applied too when
     /// `with_running` (an application may have seen their effect).
     pub fn at(records: &[AppRecord], at: Nanos) -> ModelFs {
-        let mut fs = ModelFs::default();
+        ModelFs::default().after(records, at)
+    }
+
+    /// The same without contents: names, sizes, promises. Many times faster where there are many writes.
+    pub fn names_at(records: &[AppRecord], at: Nanos) -> ModelFs {
+        let fs = ModelFs {
+            size_only: true,
+            ..ModelFs::default()
+        };
+        fs.after(records, at)
+    }
+
+    fn after(mut self, records: &[AppRecord], at: Nanos) -> ModelFs {
         for r in records.iter().take_while(|r| r.start <= at) {
             if r.end <= at && r.err.is_none() {
-                fs.apply(r);
+                self.apply(r);
             }
         }
-        fs
+        self
     }
 
     fn node(&mut self, kind: NodeKind) -> NodeId {
@@ -389,7 +406,11 @@ impl ModelFs {
     }
 
     fn create(&mut self, path: &[u8]) -> Option<NodeId> {
-        self.add(path, NodeKind::File(FileModel::default()))
+        let file = FileModel {
+            size_only: self.size_only,
+            ..FileModel::default()
+        };
+        self.add(path, NodeKind::File(file))
     }
 
     fn remove(&mut self, path: &[u8]) -> Option<NodeId> {
@@ -532,7 +553,7 @@ impl FileModel {
 
     /// Replaces `start..end` in the current view and notes the change.
     fn put(&mut self, seq: Seq, start: u64, end: u64, source: Source) {
-        if start >= end {
+        if start >= end || self.size_only {
             return;
         }
         self.history.push(Change {
@@ -659,8 +680,13 @@ mod tests {
     use crate::workload::ops::Script;
 
     fn run(text: &str) -> ModelFs {
+        play(text).0
+    }
+
+    fn play(text: &str) -> (ModelFs, Vec<AppRecord>) {
         let script = Script::parse(text).unwrap();
         let mut fs = ModelFs::default();
+        let mut records = Vec::new();
         for (i, s) in script.ops.iter().enumerate() {
             let bytes = match &s.op {
                 Op::Pwrite { len, .. } | Op::Append { len, .. } => *len as u32,
@@ -678,16 +704,18 @@ mod tests {
                 Op::Close { fd } => AppOp::Close { fd: *fd as u32 },
                 op => AppOp::Other(Rc::new(op.clone())),
             };
-            fs.apply(&AppRecord {
+            let record = AppRecord {
                 start: t,
                 end: t,
                 err: None,
                 bytes,
                 op,
-            });
+            };
+            fs.apply(&record);
+            records.push(record);
         }
         assert_eq!(fs.unmatched, 0);
-        fs
+        (fs, records)
     }
 
     #[test]
@@ -701,6 +729,23 @@ mod tests {
         assert_eq!(paths, ["/", "/a", "/b", "/s"]);
         let id = fs.lookup(b"b").unwrap();
         assert_eq!(fs.nodes[id].nlink, 1);
+    }
+
+    #[test]
+    fn names_without_contents_agree_in_all_but_contents() {
+        let text = "create a\npwrite a 0 4096 1\nfsync a\nmkdir d\nrename a d/b\nfallocate d/b insert 0 4096\n\
+                    truncate d/b 5000\nsymlink b d/l\nfallocate d/b alloc 0 9000\n";
+        let (full, records) = play(text);
+        let names = ModelFs::names_at(&records, Nanos::MAX);
+        assert_eq!(full.paths(), names.paths());
+        let id = names.lookup(b"d/b").unwrap();
+        let (mut a, b) = (full.nodes[id].clone(), &names.nodes[id]);
+        let (NodeKind::File(f), NodeKind::File(g)) = (&mut a.kind, &b.kind) else {
+            panic!("not files");
+        };
+        assert!(!f.history.is_empty() && g.history.is_empty() && g.segments.is_empty());
+        assert_eq!((f.size, &f.sizes), (9000, &g.sizes));
+        assert_eq!((a.promised, a.changed), (b.promised, b.changed));
     }
 
     #[test]

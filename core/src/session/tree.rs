@@ -19,7 +19,7 @@ const ROWS_MAX: usize = 2_000;
 impl Session {
     /// What applications see at the instant, each path with its weakest durability.
     pub(super) fn tree(&self, app: &AppLog, at: Nanos) -> Vec<TreeRow> {
-        let model = ModelFs::at(app.records(), at);
+        let model = ModelFs::names_at(app.records(), at);
         let committed = Committed::of(&self.observer);
         let disk = DiskTree::open(&committed);
         let on_disk = disk
@@ -36,7 +36,8 @@ impl Session {
             })
         };
         let mut rows = Vec::new();
-        for (path, id) in model.paths().into_iter().take(ROWS_MAX) {
+        let known = model.paths();
+        for (path, &id) in known.iter().take(ROWS_MAX) {
             let node = &model.nodes[id];
             let (kind, size) = match &node.kind {
                 NodeKind::Dir(_) => ("d", 0),
@@ -44,8 +45,8 @@ impl Session {
                 NodeKind::Symlink(t) => ("l", t.len() as u64),
                 NodeKind::Special => ("s", 0),
             };
-            let entry = on_disk.get(&path);
-            let promised = node.promised > 0 && model.name_promised(&path);
+            let entry = on_disk.get(path);
+            let promised = node.promised > 0 && model.name_promised(path);
             let place = match entry {
                 Some(e) if in_log(e) => Place::Log(e),
                 Some(e) => Place::Home(e),
@@ -54,7 +55,7 @@ impl Session {
             let (durability, why) =
                 self.badge(&place, node, promised && node.changed <= node.promised);
             rows.push(TreeRow {
-                path: percent_encode(&path),
+                path: percent_encode(path),
                 kind: kind.to_string(),
                 ino: entry.map_or(0, |e| e.ino),
                 size,
@@ -64,11 +65,10 @@ impl Session {
                 first_block: entry.and_then(|e| e.first_block),
             });
         }
-        let known = model.paths();
         for (path, e) in &on_disk {
             let why = if path.starts_with(b"/lost+found") {
                 "made by mkfs"
-            } else if self.given_image && !known.iter().any(|(p, _)| p == path) {
+            } else if self.given_image && !known.contains_key(path) {
                 "was on the image"
             } else {
                 continue;

@@ -498,7 +498,7 @@ pub(crate) fn bench(options: &Options) -> Result<bool, Fault> {
 }
 
 /// The page's figures, where there is a browser.
-fn bench_page(compiler: wasm_target::Compiler) -> Result<bool, Fault> {
+fn bench_page(compiler: Compiler) -> Result<bool, Fault> {
     let Some(chromium) = browser::find() else {
         println!("SKIP page: no Chromium found (set FSGLASS_CHROMIUM to one)");
         return Ok(true);
