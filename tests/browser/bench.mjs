@@ -72,6 +72,11 @@ await suite(async ({ open }) => {
   await state(page, "done", "paused");
   await page.click("[data-act=itable-table]");
   await page.waitForSelector("[data-panel=itable] tbody tr");
+  // The table may still be that of the scene before, or of an earlier instant.
+  await page.waitForFunction(() => {
+    const cells = [...document.querySelectorAll("[data-panel=itable] tbody td")];
+    return cells.filter((cell) => /^yes$/.test(cell.textContent)).length > 10;
+  });
   const zeroed = await page.locator("[data-panel=itable] tbody td", { hasText: /^yes$/ }).count();
   check("some inode tables are zeroed at 20 s, not all", zeroed > 10 && zeroed < 1_192, String(zeroed));
   equal("no complaint", page.complaints, []);
