@@ -67,8 +67,7 @@ impl Ext4 {
         let res = self.iomap_dio_write(inode, &mut dio, start + n).await;
         let done = dio.pos - start;
         if extend {
-            let failed = matches!(&res, Err(e) if *e != FsError::Errno(Errno::EAGAIN));
-            self.inode_extension_cleanup(inode, failed).await?;
+            self.inode_extension_cleanup(inode, failed(&res)).await?;
         }
         drop(guard);
         *pos = dio.pos;
@@ -166,8 +165,7 @@ impl Ext4 {
             dio.pos = start;
             return Err(e.into());
         }
-        let failed = matches!(&res, Err(e) if *e != FsError::Errno(Errno::EAGAIN));
-        if done > 0 && !failed {
+        if done > 0 && !failed(&res) {
             self.dio_end_io(inode, start, done, unwritten).await?;
         }
         if inode.mapping.nrpages() > 0 {
@@ -415,6 +413,11 @@ impl Dio<'_> {
             }
         }
     }
+}
+
+/// True if a direct write ends with its error: all but `EAGAIN`, which sends the rest through the page cache.
+fn failed(res: &FsResult<()>) -> bool {
+    matches!(res, Err(e) if *e != FsError::Errno(Errno::EAGAIN))
 }
 
 /// Unit in which `pos..stop` is cut: whole blocks where possible, else sectors.

@@ -6,17 +6,25 @@
 /// `st_blksize` of the file, the size of the buffer.
 const BUFFER: u64 = 4096;
 
-/// Lengths of the write calls for `total` bytes given `block` bytes at a time.
-pub(super) fn write_pieces(total: u64, block: u64, buffered: bool) -> Vec<u64> {
-    let mut out = Vec::new();
-    let (mut left, mut held, mut room) = (total, 0, 0);
-    while left > 0 {
+/// Lengths of the program's own calls for `total` bytes given `block` bytes at a time; without a buffer they are the
+/// kernel's too.
+fn blocks_of(total: u64, block: u64) -> impl Iterator<Item = u64> {
+    let mut left = total;
+    std::iter::from_fn(move || {
         let n = block.min(left);
         left -= n;
-        if !buffered {
-            out.push(n);
-            continue;
-        }
+        (n > 0).then_some(n)
+    })
+}
+
+/// Lengths of the write calls for `total` bytes given `block` bytes at a time.
+pub(super) fn write_pieces(total: u64, block: u64, buffered: bool) -> Vec<u64> {
+    if !buffered {
+        return blocks_of(total, block).collect();
+    }
+    let mut out = Vec::new();
+    let (mut held, mut room) = (0, 0);
+    for n in blocks_of(total, block) {
         let copied = n.min(room);
         held += copied;
         room -= copied;
@@ -34,15 +42,12 @@ pub(super) fn write_pieces(total: u64, block: u64, buffered: bool) -> Vec<u64> {
 
 /// Lengths asked for by the read calls that fetch a file of `total` bytes `block` bytes at a time.
 pub(super) fn read_requests(total: u64, block: u64, buffered: bool) -> Vec<u64> {
+    if !buffered {
+        return blocks_of(total, block).collect();
+    }
     let mut out = Vec::new();
-    let (mut left, mut held, mut fetched) = (total, 0, 0);
-    while left > 0 {
-        let n = block.min(left);
-        left -= n;
-        if !buffered {
-            out.push(n);
-            continue;
-        }
+    let (mut held, mut fetched) = (0, 0);
+    for n in blocks_of(total, block) {
         let mut want = n;
         while want > held {
             want -= held;
