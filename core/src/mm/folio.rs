@@ -106,6 +106,13 @@ impl Folio {
         self.sub(KNOWN_SHIFT, mask);
     }
 
+    /// No block is valid, dirty or known any more.
+    pub fn discard(&mut self) {
+        for shift in [UPTODATE_SHIFT, DIRTY_SHIFT, KNOWN_SHIFT] {
+            self.sub(shift, 0xf);
+        }
+    }
+
     /// Blocks whose bytes belong to a transaction (data journalling: the buffer has a journal head).
     pub fn journalled(&self) -> BlockMask {
         self.field(JOURNAL_SHIFT)

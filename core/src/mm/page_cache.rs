@@ -238,9 +238,10 @@ impl AddressSpace {
         had
     }
 
-    /// Takes the dirty mark and all block dirty bits off a page whose contents are no longer wanted.
+    /// Takes the dirty mark and what is known of its blocks off a page whose contents are lost: a later read asks
+    /// the device (`block_invalidate_folio` and `folio_clear_uptodate`).
     pub fn cancel_dirty(&self, index: u64) {
-        self.with(index, |f| f.clear_dirty(0xf));
+        self.with(index, Folio::discard);
         self.clear_dirty_for_io(index);
     }
 

@@ -165,7 +165,7 @@ impl Ext4 {
         };
         let m = {
             let _sem = inode.i_data_sem.write().await;
-            self.create_blocks(h, inode, lblk, len, flags).await?
+            self.create_blocks(h, inode, lblk, found.len, flags).await?
         };
         if m.mapped_block().is_some() && m.len > 0 {
             self.fc_track_range(h, inode, lblk, lblk + m.len - 1);

@@ -10,7 +10,7 @@ use crate::base::{Ino, Lba, Nanos, WriteSource};
 use crate::block::{Bio, Device, DeviceConfig, Queue, Role};
 use crate::fs::common::{FsError, FsResult};
 use crate::fs::jbd2::{HandleType, JournalCosts};
-use crate::mm::Vm;
+use crate::mm::{Tag, Vm};
 use crate::sim::{Sim, WaitReason};
 use std::rc::Rc;
 
@@ -480,4 +480,24 @@ fn inserting_or_collapsing_a_range_leaves_the_reservations_before_it() {
             );
         });
     }
+}
+
+#[test]
+fn fsync_writes_what_more_than_one_extent_holds() {
+    with_file("", |_, fs, inode| async move {
+        // Two files take turns, so that no two extents of the first are neighbours on the device.
+        let other = make_file(&fs).await.unwrap();
+        for i in 0..4 {
+            for file in [&inode, &other] {
+                fs.fallocate(file, ALLOC, i * 4 * 4096, 4 * 4096)
+                    .await
+                    .unwrap();
+            }
+        }
+        write(&fs, &inode, 0, 16 * 4096).await;
+        let f = FileState::new(&inode, IoFlags::default());
+        fs.sync_file(&inode, &f, false).await.unwrap();
+        assert!(!inode.mapping.any(Tag::Dirty));
+        fs.iput(other).await.unwrap();
+    });
 }

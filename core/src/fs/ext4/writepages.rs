@@ -102,17 +102,6 @@ impl<'a> Mpd<'a> {
             self.held.start = index + 1;
         }
     }
-
-    /// Unlocks pages that were not written after all (`mpage_release_unused_pages`).
-    fn release_unused(&mut self, give_up: bool) {
-        for index in self.held.clone() {
-            if give_up {
-                self.inode.mapping.cancel_dirty(index);
-            }
-            self.inode.mapping.unlock(index);
-        }
-        self.held = 0..0;
-    }
 }
 
 impl Ext4 {
@@ -196,7 +185,7 @@ impl Ext4 {
         mpd.io.io_end = Some(Rc::clone(&end));
         let res = self.prepare_extent(mpd).await;
         self.io_submit(&mut mpd.io).await;
-        mpd.release_unused(false);
+        self.release_unused(mpd, false).await;
         mpd.io.io_end = None;
         self.put_io_end_defer(end);
         res?;
@@ -212,6 +201,30 @@ impl Ext4 {
             }
         }
         Ok(())
+    }
+
+    /// Unlocks pages that were not written after all (`mpage_release_unused_pages`). They are looked at again: an
+    /// allocation may be shorter than what was asked for, also at the end of the range. With `give_up` they are
+    /// lost, and so is their reservation.
+    async fn release_unused(&self, mpd: &mut Mpd<'_>, give_up: bool) {
+        if mpd.held.is_empty() {
+            return;
+        }
+        mpd.scanned_until_end = false;
+        if give_up {
+            let per_page = 4096 / self.geo.block_size;
+            let first = (mpd.held.start as u32).wrapping_mul(per_page);
+            let pages = (mpd.held.end - mpd.held.start) as u32;
+            let _sem = mpd.inode.i_data_sem.write().await;
+            self.es_remove_range(mpd.inode, first, pages.saturating_mul(per_page));
+        }
+        for index in mpd.held.clone() {
+            if give_up {
+                mpd.inode.mapping.cancel_dirty(index);
+            }
+            mpd.inode.mapping.unlock(index);
+        }
+        mpd.held = 0..0;
     }
 
     /// Maps one extent under a handle and sends its pages.
@@ -253,7 +266,7 @@ impl Ext4 {
                 res = res.and(stopped);
             }
         }
-        mpd.release_unused(give_up);
+        self.release_unused(mpd, give_up).await;
         mpd.extent = None;
         self.io_submit(&mut mpd.io).await;
         mpd.io.io_end = None;
