@@ -147,16 +147,20 @@ impl Ext4 {
         self.sim.charge(cost).await;
         let mut retries = 0;
         loop {
-            match self.da_chunk_fits(inode, chunk).await {
-                Err(FsError::NoSpace) if self.should_retry_alloc(&mut retries).await => {}
-                Err(e) => return Err(e),
-                Ok(()) => break,
+            if self.da_chunk_fits(inode, chunk).await? {
+                break;
+            }
+            self.da_reserve_zeroes(inode, chunk).await?;
+            if !self.should_retry_alloc(&mut retries).await {
+                return Err(FsError::NoSpace);
             }
         }
         let bs = self.geo.block_size;
         for (index, from, to) in chunk.pages() {
             if let Err(e) = self.da_write_begin(inode, index, from, to).await {
-                self.truncate_failed_write(inode, chunk.pos);
+                if chunk.pos + chunk.len as u64 > inode.size() {
+                    self.truncate_failed_write(inode).await?;
+                }
                 return Err(e);
             }
             let touched = blocks_touching(from, to, bs);
@@ -172,14 +176,14 @@ impl Ext4 {
         Ok(n)
     }
 
-    /// `NoSpace` if the holes that a chunk fills cannot all be reserved. Nearly always there is room for all of its
-    /// blocks and nothing is looked up.
-    async fn da_chunk_fits(&self, inode: &Rc<Inode>, chunk: &Chunk<'_>) -> FsResult<()> {
+    /// True if all holes that a chunk fills can be reserved. Nearly always there is room for all of its blocks and
+    /// nothing is looked up.
+    async fn da_chunk_fits(&self, inode: &Rc<Inode>, chunk: &Chunk<'_>) -> FsResult<bool> {
         let bits = self.geo.block_bits;
         let first = chunk.pos >> bits;
         let last = (chunk.pos + chunk.len as u64 - 1) >> bits;
         if self.has_free_clusters(last - first + 1, MbFlags::NONE) {
-            return Ok(());
+            return Ok(true);
         }
         let mut holes = 0;
         for lblk in first as u32..=last as u32 {
@@ -187,8 +191,34 @@ impl Ext4 {
                 holes += 1;
             }
         }
-        if holes > 0 && !self.has_free_clusters(holes, MbFlags::NONE) {
-            return Err(FsError::NoSpace);
+        Ok(holes == 0 || self.has_free_clusters(holes, MbFlags::NONE))
+    }
+
+    /// The folio does not fit: its first holes, as many as there is space for, become dirty zeroes (kernel
+    /// `ext4_block_write_begin` that fails half way, `folio_zero_new_buffers`); what is past the end of the file is
+    /// taken back.
+    async fn da_reserve_zeroes(&self, inode: &Rc<Inode>, chunk: &Chunk<'_>) -> FsResult<()> {
+        let bs = self.geo.block_size;
+        'folio: for (index, from, to) in chunk.pages() {
+            let touched = blocks_touching(from, to, bs);
+            let base = index as u32 * (4096 / bs);
+            inode.mapping.lock(index).await;
+            for b in (0..4096 / bs).filter(|b| touched & (1 << b) != 0) {
+                if self.hole_status(inode, base + b).await? != Some(EsStatus::Hole) {
+                    continue;
+                }
+                if self.da_reserve(inode, base + b).is_err() {
+                    inode.mapping.unlock(index);
+                    break 'folio;
+                }
+                self.zero_blocks(inode, index, 1 << b);
+                inode.mapping.with(index, |f| f.set_known(1 << b));
+                inode.mapping.set_dirty(index, 1 << b);
+            }
+            inode.mapping.unlock(index);
+        }
+        if chunk.pos + chunk.len as u64 > inode.size() {
+            self.truncate_failed_write(inode).await?;
         }
         Ok(())
     }
@@ -343,12 +373,10 @@ impl Ext4 {
         res.and(stopped)
     }
 
-    /// Drops pages that a failed write at `pos` brought in past the end of the file (`ext4_truncate_failed_write`).
-    pub(super) fn truncate_failed_write(&self, inode: &Rc<Inode>, pos: u64) {
-        let size = inode.size();
-        if pos >= size {
-            self.truncate_pagecache(inode, size);
-        }
+    /// Takes back what a failed write brought in past the end of the file (`ext4_truncate_failed_write`).
+    pub(super) async fn truncate_failed_write(&self, inode: &Rc<Inode>) -> FsResult<()> {
+        self.truncate_pagecache(inode, inode.size());
+        self.truncate_inode(inode).await
     }
 }
 

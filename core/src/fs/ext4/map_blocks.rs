@@ -246,8 +246,7 @@ impl Ext4 {
             return Ok(Mapping::at(kind, pblk, n, false));
         }
         let (start, hole_len) = self.hole_around(inode, &path, lblk);
-        // A delayed block inside the hole is kept: only what is unknown is a hole.
-        let n = self.cache_hole(inode, lblk, start, hole_len);
+        let n = determine_insert_hole(inode, lblk, start, hole_len);
         Ok(Mapping::hole(n.min(len)))
     }
 
@@ -262,17 +261,6 @@ impl Ext4 {
         let start = u32::try_from(e.end()).unwrap_or(EXT_MAX_BLOCKS);
         let next = self.next_allocated_block(inode, path);
         (start, next.saturating_sub(start).max(1))
-    }
-
-    fn cache_hole(&self, inode: &Inode, lblk: u32, start: u32, len: u32) -> u32 {
-        let end = start.saturating_add(len);
-        let mut es = inode.es.borrow_mut();
-        let stop = es.next_from(lblk).map_or(end, |e| e.lblk.min(end));
-        let n = stop.saturating_sub(lblk).max(1);
-        if es.lookup(lblk).is_none() {
-            es.cache(lblk, n, 0, EsStatus::Hole);
-        }
-        n
     }
 
     /// Allocates or converts (kernel `ext4_map_create_blocks`). The caller holds `i_data_sem` for writing.
@@ -537,6 +525,27 @@ impl Ext4 {
         marked?;
         Ok(done?.len)
     }
+}
+
+/// Notes the gap `start..start + len` around `lblk` as a hole as far as no block in it is delayed; returns the blocks
+/// from `lblk` on (kernel `ext4_ext_determine_insert_hole`).
+fn determine_insert_hole(inode: &Inode, lblk: u32, start: u32, len: u32) -> u32 {
+    let end = start.saturating_add(len);
+    let mut es = inode.es.borrow_mut();
+    let mut from = start;
+    let mut to = end;
+    while let Some(e) = es.next_delayed(from, end) {
+        if e.end() <= lblk {
+            from = lblk;
+        } else if e.lblk <= lblk {
+            return e.end() - lblk;
+        } else {
+            to = e.lblk;
+            break;
+        }
+    }
+    es.insert(from, to - from, 0, EsStatus::Hole);
+    to - lblk
 }
 
 fn covers(e: &Extent, lblk: u32) -> bool {
