@@ -404,6 +404,14 @@ impl Vm {
         done.wait(WaitReason::Other("writeback by the flusher"))
             .await;
     }
+
+    /// As [`Vm::writeback_inodes`] without `sync_all`, and nothing if the flusher is at work already
+    /// (`try_to_writeback_inodes_sb`).
+    pub async fn try_to_writeback_inodes(&self) {
+        if !self.writeback_in_progress() {
+            self.writeback_inodes(false).await;
+        }
+    }
 }
 
 impl Round {

@@ -314,6 +314,11 @@ impl Sim {
         self.0.current.get()
     }
 
+    /// The virtual CPU that the current task runs on (`smp_processor_id`).
+    pub fn cpu(&self) -> u32 {
+        self.0.tasks.borrow()[self.current().0 as usize].cpu
+    }
+
     /// Name of a task, empty if there is none of that number.
     pub fn task_name(&self, id: TaskId) -> Rc<str> {
         let tasks = self.0.tasks.borrow();

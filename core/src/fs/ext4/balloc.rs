@@ -176,8 +176,8 @@ impl Ext4 {
     /// True if `n` more clusters may be taken (kernel `ext4_has_free_clusters`). The caller is root, who may use
     /// the blocks kept for root but not the few kept for metadata at writeback.
     pub(crate) fn has_free_clusters(&self, n: u64, flags: MbFlags) -> bool {
-        let free = self.free_clusters.get();
-        let dirty = self.dirty_clusters.get();
+        let free = self.free_clusters.sum();
+        let dirty = self.dirty_clusters.sum();
         let resv = self.resv_clusters.get() as i64;
         let n = n as i64;
         // Root (uid 0 with CAP_SYS_RESOURCE) passes the root reserve in the kernel's second test.
@@ -192,8 +192,7 @@ impl Ext4 {
         if !self.has_free_clusters(n, flags) {
             return Err(FsError::NoSpace);
         }
-        self.dirty_clusters
-            .set(self.dirty_clusters.get() + n as i64);
+        self.dirty_clusters.add(n as i64);
         Ok(())
     }
 

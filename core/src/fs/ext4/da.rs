@@ -13,6 +13,7 @@ use crate::base::{Lblk, Nanos, Payload, WriteSource};
 use crate::fs::common::{FsError, FsResult};
 use crate::fs::jbd2::HandleType;
 use crate::mm::folio::{blocks_touching, blocks_within, BlockMask, Folio};
+use crate::mm::{AddressSpace, Tag};
 use std::rc::Rc;
 
 /// Free clusters below which writes allocate at once (`EXT4_FREECLUSTERS_WATERMARK` on two CPUs).
@@ -34,13 +35,15 @@ pub(super) struct Chunk<'a> {
 
 impl<'a> Chunk<'a> {
     /// The next piece of a write of `src` (which starts at `start`) from `pos` on, with `left` bytes to go, on a
-    /// file whose folios have at most `1 << max` pages (`write_begin_get_folio`, `fgf_set_order`).
+    /// file whose folios have at most `1 << max` pages (`write_begin_get_folio`, `fgf_set_order`). `settle` turns the
+    /// largest possible order of the folio of a page into the one that it has or gets.
     pub(super) fn next(
         start: u64,
         pos: u64,
         left: u64,
         src: WriteSource<'a>,
         max: u32,
+        settle: impl FnOnce(u64, u32) -> u32,
     ) -> Chunk<'a> {
         let window = (PAGE_SIZE as u64) << max;
         let want = left.min(window - pos % window);
@@ -48,6 +51,9 @@ impl<'a> Chunk<'a> {
         let mut order = (want >> 12).checked_ilog2().unwrap_or(0).min(max);
         if index != 0 {
             order = order.min(index.trailing_zeros());
+        }
+        if max > 0 {
+            order = settle(index, order);
         }
         let size = (PAGE_SIZE as u64) << order;
         Chunk {
@@ -67,6 +73,14 @@ impl<'a> Chunk<'a> {
             let from = pos.saturating_sub(base) as usize;
             (index, from, (end - base).min(4096) as usize)
         })
+    }
+
+    /// Makes the folio of a chunk that fails, as `write_begin_get_folio` did before its blocks were looked at: the next
+    /// write finds it.
+    pub(super) fn make_folio(&self, mapping: &AddressSpace) {
+        for (index, _, _) in self.pages() {
+            mapping.with_new(index, |f, _| f.set_order(self.order));
+        }
     }
 
     /// Puts the chunk's bytes for page `index` into `folio` at `from..to`.
@@ -99,6 +113,16 @@ impl<'a> Chunk<'a> {
     }
 }
 
+/// The order of the folio that is cached at `index`, or else of a new one, which must not cover a cached page
+/// (kernel `__filemap_get_folio`).
+fn folio_order(mapping: &AddressSpace, index: u64, largest: u32) -> u32 {
+    match mapping.next(index, Tag::Present) {
+        Some(at) if at == index => mapping.with(index, |f| f.order()).unwrap_or(0),
+        Some(at) => largest.min((at - index).ilog2()),
+        None => largest,
+    }
+}
+
 impl Ext4 {
     /// Copies a write into the page cache piece by piece (kernel `generic_perform_write` with ext4's operations).
     /// Returns bytes written; an error only if there are none. The caller holds `i_rwsem`.
@@ -113,8 +137,9 @@ impl Ext4 {
         let mut done = 0;
         while done < len {
             self.vm.balance_dirty(&inode.mapping).await;
-            let chunk = Chunk::next(pos, pos + done, len - done, src, max);
-            let res = if self.nonda_switch(inode) {
+            let settle = |index, order| folio_order(&inode.mapping, index, order);
+            let chunk = Chunk::next(pos, pos + done, len - done, src, max, settle);
+            let res = if self.nonda_switch(inode).await {
                 self.write_chunk_now(inode, &chunk).await
             } else {
                 self.da_write_chunk(inode, &chunk).await
@@ -129,14 +154,14 @@ impl Ext4 {
     }
 
     /// True if this write must allocate its blocks now (kernel `ext4_nonda_switch`, and files without delalloc).
-    fn nonda_switch(&self, inode: &Inode) -> bool {
+    async fn nonda_switch(&self, inode: &Inode) -> bool {
         if !self.delalloc() || self.should_journal_data(inode) {
             return true;
         }
-        let free = self.free_clusters.get().max(0);
-        let dirty = self.dirty_clusters.get().max(0);
+        let free = self.free_clusters.read_positive();
+        let dirty = self.dirty_clusters.read_positive();
         if dirty > 0 && free < 2 * dirty {
-            self.vm.start_background();
+            self.vm.try_to_writeback_inodes().await;
         }
         2 * free < 3 * dirty || free < dirty + FREECLUSTERS_WATERMARK
     }
@@ -158,6 +183,7 @@ impl Ext4 {
         let bs = self.geo.block_size;
         for (index, from, to) in chunk.pages() {
             if let Err(e) = self.da_write_begin(inode, index, from, to).await {
+                chunk.make_folio(&inode.mapping);
                 if chunk.pos + chunk.len as u64 > inode.size() {
                     self.truncate_failed_write(inode).await?;
                 }
@@ -199,6 +225,7 @@ impl Ext4 {
     /// taken back.
     async fn da_reserve_zeroes(&self, inode: &Rc<Inode>, chunk: &Chunk<'_>) -> FsResult<()> {
         let bs = self.geo.block_size;
+        chunk.make_folio(&inode.mapping);
         'folio: for (index, from, to) in chunk.pages() {
             let touched = blocks_touching(from, to, bs);
             let base = index as u32 * (4096 / bs);
@@ -389,7 +416,7 @@ mod tests {
         let mut out = Vec::new();
         while pos < end {
             let src = WriteSource::Content { seed: 1 };
-            let c = Chunk::next(start, pos, end - pos, src, max);
+            let c = Chunk::next(start, pos, end - pos, src, max, |_, order| order);
             out.push((c.pos, c.len, c.order));
             pos += c.len as u64;
         }
@@ -415,7 +442,7 @@ mod tests {
     #[test]
     fn rules_survive_whole_pages_only() {
         let src = WriteSource::Content { seed: 9 };
-        let c = Chunk::next(0, 0, 8192, src, 1);
+        let c = Chunk::next(0, 0, 8192, src, 1, |_, order| order);
         let mut f = Folio::new();
         c.copy_to(&mut f, 1, 0, 4096);
         assert!(f.payload.same(&Payload::Pattern { seed: 9, page: 1 }));

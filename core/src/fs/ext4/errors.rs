@@ -132,7 +132,7 @@ impl Ext4 {
                 sb.s_wtime_hi = (secs >> 32) as u8;
             }
             sb.s_kbytes_written = self.kbytes_written_base.get() + written;
-            let blocks = self.free_clusters.get().max(0) as u64 * u64::from(self.geo.cluster_ratio);
+            let blocks = self.free_clusters.sum().max(0) as u64 * u64::from(self.geo.cluster_ratio);
             sb.s_free_blocks_count = blocks;
             sb.s_free_inodes_count = self.free_inodes.get().clamp(0, i64::from(u32::MAX)) as u32;
         }

@@ -153,7 +153,7 @@ impl Ext4 {
                 });
                 let delta = if used { -changed } else { changed };
                 self.block_bitmap_changed(group, &bh, delta);
-                self.free_clusters.set(self.free_clusters.get() + delta);
+                self.free_clusters.add(delta);
                 self.groups.with(group, |g| g.buddy = None);
                 let gdp = Rc::clone(self.groups.buffer(group));
                 self.dirty_metadata(h, None, &bh).await?;

@@ -380,7 +380,7 @@ impl Ext4 {
         let ngroups = if flex > 1 { real.div_ceil(flex) } else { real };
         let freei = self.free_inodes.get().max(0);
         let ave_i = freei / i64::from(ngroups);
-        let ave_c = self.free_clusters.get().max(0) / i64::from(ngroups);
+        let ave_c = self.free_clusters.read_positive() / i64::from(ngroups);
         let top = dir.ino.0 == 2 || dir.has_flag(flag::TOPDIR);
         let chosen = if is_dir && top {
             let start = self.orlov_start(qstr, ngroups);

@@ -455,8 +455,7 @@ impl Ext4 {
         Stats::inc(&self.stats.ext4_da_release_space);
         let n = n.min(inode.reserved_blocks.get());
         inode.reserved_blocks.set(inode.reserved_blocks.get() - n);
-        self.dirty_clusters
-            .set(self.dirty_clusters.get() - n as i64);
+        self.dirty_clusters.add(-(n as i64));
     }
 
     /// Reserved blocks became allocated ones (kernel `ext4_da_update_reserve_space`): if the allocation used the
@@ -470,8 +469,7 @@ impl Ext4 {
     ) -> FsResult<()> {
         let n = used.min(inode.reserved_blocks.get());
         inode.reserved_blocks.set(inode.reserved_blocks.get() - n);
-        self.dirty_clusters
-            .set(self.dirty_clusters.get() - n as i64);
+        self.dirty_clusters.add(-(n as i64));
         if claimed {
             self.add_blocks(h, inode, used as i64).await?;
         }

@@ -266,7 +266,7 @@ impl Ext4 {
             Ok(block) => block,
             Err(e) => {
                 ar.len = 0;
-                self.dirty_clusters.set(self.dirty_clusters.get() - claimed);
+                self.dirty_clusters.add(-claimed);
                 return Err(e);
             }
         };
@@ -526,10 +526,9 @@ impl Ext4 {
         }
         bh.modify(|m| bitmap::set_range(m, ac.b.start, ac.b.start + ac.b.len));
         self.block_bitmap_changed(group, &bh, -i64::from(ac.b.len));
-        self.free_clusters
-            .set(self.free_clusters.get() - i64::from(ac.b.len));
+        self.free_clusters.add(-i64::from(ac.b.len));
         if !ac.flags.has(MbFlags::DELALLOC_RESERVED) {
-            self.dirty_clusters.set(self.dirty_clusters.get() - claimed);
+            self.dirty_clusters.add(-claimed);
         }
         self.flex_add_clusters(group, -i64::from(ac.b.len));
         self.dirty_metadata(h, None, &bh).await?;

@@ -117,8 +117,7 @@ impl Ext4 {
             let n = i64::from(clusters) * i64::from(self.geo.cluster_ratio);
             self.add_blocks(h, inode, -n).await?;
         }
-        self.free_clusters
-            .set(self.free_clusters.get() + i64::from(clusters));
+        self.free_clusters.add(i64::from(clusters));
         self.dirty_metadata(h, None, &bh).await?;
         self.dirty_metadata(h, None, &gdp).await
     }

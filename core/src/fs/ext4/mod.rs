@@ -56,6 +56,7 @@ mod namei;
 pub mod options;
 mod orphan;
 mod page_io;
+mod percpu_counter;
 mod readdir;
 pub mod reader;
 mod readpage;
@@ -79,6 +80,7 @@ mod xattr;
 mod xattr_area;
 mod xattr_block;
 
+use self::percpu_counter::PercpuCounter;
 use crate::base::rng::SplitMix64;
 use crate::base::{Ino, Lblk, Nanos, Tid};
 use crate::block::Queue;
@@ -150,9 +152,9 @@ pub struct Ext4 {
     pub(crate) clock: time::Clock,
     pub(crate) generation: RefCell<SplitMix64>,
     /// Free clusters (kernel `s_freeclusters_counter`).
-    pub(crate) free_clusters: Cell<i64>,
+    pub(crate) free_clusters: PercpuCounter,
     /// Clusters promised to delayed allocation (kernel `s_dirtyclusters_counter`).
-    pub(crate) dirty_clusters: Cell<i64>,
+    pub(crate) dirty_clusters: PercpuCounter,
     pub(crate) free_inodes: Cell<i64>,
     pub(crate) dirs: Cell<i64>,
     pub(crate) resv_clusters: Cell<u64>,

@@ -4,6 +4,7 @@
 //! journal superblock, root; then one write of the superblock with FUA.
 
 use super::mount_checks::{check_features, resolve_options, Resolved};
+use super::percpu_counter::PercpuCounter;
 use super::{
     cost::CostTable, groups, lazyinit::LazyInit, mballoc, orphan, time, DataMode, Ext4, Geometry,
     Inode, MapFlags, MapRequest, MappingKind, MountOptions, Stats,
@@ -205,8 +206,8 @@ impl Ext4 {
             zone: RefCell::default(),
             clock: time::Clock::new(cfg.wall_clock_base),
             generation: RefCell::new(sim.rng("ext4.generation")),
-            free_clusters: Cell::new(0),
-            dirty_clusters: Cell::new(0),
+            free_clusters: PercpuCounter::new(&sim),
+            dirty_clusters: PercpuCounter::new(&sim),
             free_inodes: Cell::new(0),
             dirs: Cell::new(0),
             resv_clusters: Cell::new(0),
@@ -772,7 +773,7 @@ impl Ext4 {
         } else {
             self.overhead.get()
         };
-        let free = (self.free_clusters.get() - self.dirty_clusters.get()).max(0) as u64;
+        let free = (self.free_clusters.sum() - self.dirty_clusters.sum()).max(0) as u64;
         let bfree = free * ratio;
         let kept = sb.s_r_blocks_count + self.resv_clusters.get() * ratio;
         StatFs {

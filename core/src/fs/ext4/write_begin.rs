@@ -53,10 +53,11 @@ impl Ext4 {
         let mut res = self.write_begin(&mut h, inode, chunk, &mut begun).await;
         res = match res {
             Ok(()) => self.copy_chunk(&mut h, inode, chunk),
-            Err(e) => self
-                .zero_new_buffers(&mut h, inode, &begun)
-                .await
-                .and(Err(e)),
+            Err(e) => {
+                chunk.make_folio(&inode.mapping);
+                let zeroed = self.zero_new_buffers(&mut h, inode, &begun).await;
+                zeroed.and(Err(e))
+            }
         };
         for index in begun.locked {
             inode.mapping.unlock(index);

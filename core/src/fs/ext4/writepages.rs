@@ -448,7 +448,7 @@ impl Ext4 {
                     self.submit_mapped(mpd, e.lblk, len).await?;
                 }
                 Err(err) => {
-                    let retry = matches!(err, FsError::NoSpace) && self.free_clusters.get() > 0;
+                    let retry = matches!(err, FsError::NoSpace) && self.free_clusters.sum() > 0;
                     if !retry || self.journal().is_none() {
                         *give_up = !retry;
                         if !progress {
@@ -495,26 +495,34 @@ impl Ext4 {
         Ok(m.len)
     }
 
-    /// Sends the pages all of whose blocks are mapped now; the rest of a page that is not complete becomes the
+    /// Sends the pages all of whose blocks are mapped now; the rest of a folio that is not complete becomes the
     /// next extent (kernel `mpage_map_and_submit_buffers`).
     async fn submit_mapped(&self, mpd: &mut Mpd<'_>, lblk: u32, len: u32) -> FsResult<()> {
         let per_page = 4096 / self.geo.block_size;
         let end = lblk + len;
         let last = u64::from((end - 1) / per_page);
         mpd.extent = None;
-        for index in u64::from(lblk / per_page)..=last {
+        for index in u64::from(lblk / per_page)..last {
+            if mpd.held.contains(&index) {
+                self.submit_page(mpd, index).await;
+                mpd.folio_done(index);
+            }
+        }
+        let order = mpd.inode.mapping.with(last, |f| f.order()).unwrap_or(0);
+        let folio_end = ((last >> order) + 1) << order;
+        for index in last..folio_end.min(mpd.held.end) {
             if !mpd.held.contains(&index) {
                 continue;
             }
-            let page_end = (index as u32 + 1) * per_page;
-            if index == last && end < page_end {
-                // The page goes out when its other blocks are mapped, too.
-                self.process_page(mpd, index, end % per_page, Some(end))
-                    .await?;
-                return Ok(());
+            let (first, ready) = if index == last {
+                // Past its last block nothing is looked at.
+                (end - last as u32 * per_page, Some(end))
+            } else {
+                (0, None)
+            };
+            if !self.process_page(mpd, index, first, ready).await? {
+                break;
             }
-            self.submit_page(mpd, index).await;
-            mpd.folio_done(index);
         }
         Ok(())
     }
