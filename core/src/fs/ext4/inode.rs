@@ -536,8 +536,8 @@ impl Ext4 {
             core.blocks = core.blocks.saturating_add_signed(units);
         }
         Stats::inc(&self.stats.ext4_journal_start_inode);
-        // `mark_inode_dirty_sync`: fsync without a journal and the flusher look at these.
-        self.mark_dirty_nojournal(inode);
+        // `mark_inode_dirty`: fsync without a journal and the flusher look at these.
+        inode.mapping.mark_dirty(dirty::SYNC | dirty::DATASYNC);
         self.mark_inode_dirty(h, inode).await
     }
 
