@@ -49,7 +49,17 @@ const fn field(
 }
 
 /// Device presets, slowest first.
-pub const DEVICES: [&str; 6] = ["hdd", "emmc", "sata-ssd", "nvme", "optane", "loop"];
+pub const DEVICES: [&str; 9] = [
+    "hdd-2010",
+    "hdd",
+    "emmc",
+    "sata-ssd",
+    "sata-ssd-plp",
+    "nvme",
+    "nvme-plp",
+    "optane",
+    "loop",
+];
 
 /// Every field of an experiment besides title, seed and workload.
 pub const FIELDS: [Field; 10] = [

@@ -246,3 +246,20 @@ fn warnings(machine: &MachineConfig, options: &MountOptions, plan: &Plan) -> Vec
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::PRESETS;
+    use crate::config::{parse_experiment, DEVICES};
+
+    #[test]
+    fn every_device_preset_can_be_chosen() {
+        for (name, _) in PRESETS {
+            let text = format!("[device]\npreset = \"{name}\"\n[workload]\nops = \"sync\"\n");
+            let experiment = parse_experiment(&text).expect("parses");
+            assert!(prepare(&experiment).is_ok(), "{name}");
+        }
+        assert_eq!(PRESETS.len(), DEVICES.len());
+    }
+}

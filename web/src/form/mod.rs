@@ -13,10 +13,13 @@ use yew::prelude::*;
 use crate::views::Scope;
 use crate::widgets::value_of;
 
-const DEVICES: [(&str, &str); 6] = [
+const DEVICES: [(&str, &str); 9] = [
     ("hdd", "Disk, 7 200/min, write cache"),
+    ("hdd-2010", "Disk of 2010, write cache"),
     ("sata-ssd", "SATA SSD, volatile cache"),
+    ("sata-ssd-plp", "SATA SSD, protected cache"),
     ("nvme", "NVMe SSD, volatile cache"),
+    ("nvme-plp", "NVMe SSD, no cache"),
     ("optane", "Optane, no cache"),
     ("emmc", "eMMC"),
     ("loop", "Loop device of the lab"),
