@@ -113,6 +113,12 @@ if __name__ == "__main__":
     suite.add("no size", refused, ["mkfs", "PATH/i.img"], "--size")
     suite.add("too small", refused, ["mkfs", "PATH/i.img", "--size", "4k"], "4k")
     suite.add("too large", refused, ["mkfs", "PATH/i.img", "--size", "32T"], "32T")
+    explore = ["crash", "PATH/input", "--explore"]
+    good = "[workload]\nops = \"sync\"\n"
+    suite.add("explore nothing", refused, explore + ["--limit", "0"], "--limit", good)
+    suite.add("explore and image", refused, explore + ["--image", "PATH/i.img"], "--image", good)
+    suite.add("explore past the log", refused, explore + ["--record", "1000000"], "records", good)
+    suite.add("limit alone", refused, ["crash", "PATH/input", "--at", "1s", "--limit", "5"], "--explore", good)
     for line, part in SCRIPT_MISTAKES:
         suite.add("script: " + line, refused, *script(line, part))
     mount = ["ops", "PATH/input", "--image", "PATH/i.img", "--out", "PATH/o.json"]

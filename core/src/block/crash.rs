@@ -8,6 +8,7 @@ use super::store::{Fill, Store, PAGE_SECTORS};
 use crate::base::payload::PAGE_SIZE;
 use crate::base::rng::{mix64, SplitMix64};
 use crate::base::{Ino, Lba, Nanos, Payload, ReadAt, Tid};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -62,6 +63,8 @@ pub struct CrashPoint {
     instant: Nanos,
     position: u64,
     base: Rc<Store>,
+    /// Hash of `base`, once it was asked for.
+    base_hash: OnceCell<u64>,
     steps: Vec<Step>,
     undecided: Vec<Undecided>,
 }
@@ -117,6 +120,7 @@ impl CrashPoint {
             instant,
             position,
             base: cursor.into_store(),
+            base_hash: OnceCell::new(),
             steps: Vec::new(),
             undecided: Vec::new(),
         };
@@ -297,6 +301,25 @@ impl CrashPoint {
             }
         }
         (images, exhaustive)
+    }
+
+    /// Hash of the whole disk of an image of this point: the same at other points for the same contents.
+    pub fn disk_hash(&self, image: &CrashImage) -> u64 {
+        let of =
+            |page: u32, payload: &Payload| mix64(payload_hash(payload) ^ mix64(u64::from(page)));
+        let base = self.base_hash.get_or_init(|| {
+            let pages = self.base.written_pages();
+            let hashes = pages.iter().map(|p| of(*p, &self.base.get(*p)));
+            hashes.fold(0, u64::wrapping_add)
+        });
+        let mut hash = *base;
+        for (page, payload) in &image.overlay {
+            if self.base.is_written(*page) {
+                hash = hash.wrapping_sub(of(*page, &self.base.get(*page)));
+            }
+            hash = hash.wrapping_add(of(*page, payload));
+        }
+        hash
     }
 
     fn touched_pages(&self) -> Vec<u32> {

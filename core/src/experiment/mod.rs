@@ -1,6 +1,7 @@
 //! Runs of whole experiments: crash campaigns, the durability oracle, reports.
 
 pub mod drive;
+pub mod explore;
 pub mod lab;
 #[cfg(test)]
 mod lab_tests;

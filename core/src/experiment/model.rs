@@ -120,6 +120,8 @@ pub struct ModelFs {
     pub applied: u64,
     /// Calls that succeeded in the run but made no sense here; verdicts are then incomplete.
     pub unmatched: u64,
+    /// Calls are applied that have not returned yet: they promise nothing.
+    unreturned: bool,
 }
 
 const SYMLINK_DEPTH_MAX: u32 = 40;
@@ -135,6 +137,7 @@ impl Default for ModelFs {
             seq: 0,
             applied: 0,
             unmatched: 0,
+            unreturned: false,
         };
         fs.node(NodeKind::Dir(BTreeMap::new()));
         fs
@@ -142,8 +145,7 @@ impl Default for ModelFs {
 }
 
 impl ModelFs {
-    /// The tree after all calls of `records` that had returned by `at`; `running` calls are applied too when
-    /// `with_running` (an application may have seen their effect).
+    /// The tree after all calls of `records` that had returned by `at`.
     pub fn at(records: &[AppRecord], at: Nanos) -> ModelFs {
         ModelFs::default().after(records, at)
     }
@@ -155,6 +157,25 @@ impl ModelFs {
             ..ModelFs::default()
         };
         fs.after(records, at)
+    }
+
+    /// The same, and the calls that were running at `at` have had their effect; `None` if there were none. The disk
+    /// may hold it already, but they have promised nothing yet.
+    pub fn with_running(records: &[AppRecord], at: Nanos) -> Option<ModelFs> {
+        let mut fs = ModelFs::at(records, at);
+        fs.unreturned = true;
+        for r in records.iter().take_while(|r| r.start <= at) {
+            if r.end > at && r.err.is_none() {
+                fs.apply(r);
+            }
+        }
+        (fs.applied > ModelFs::returned(records, at)).then_some(fs)
+    }
+
+    /// Calls that had succeeded by `at`.
+    pub fn returned(records: &[AppRecord], at: Nanos) -> u64 {
+        let started = records.iter().take_while(|r| r.start <= at);
+        started.filter(|r| r.end <= at && r.err.is_none()).count() as u64
     }
 
     fn after(mut self, records: &[AppRecord], at: Nanos) -> ModelFs {
@@ -447,6 +468,9 @@ impl ModelFs {
     }
 
     fn promise(&mut self, id: NodeId, at: Nanos, by: &'static str) {
+        if self.unreturned {
+            return;
+        }
         let seq = self.seq;
         let n = &mut self.nodes[id];
         (n.promised, n.promised_at, n.promised_by) = (seq, at, by);
@@ -470,6 +494,9 @@ impl ModelFs {
     }
 
     fn promise_all(&mut self, at: Nanos) {
+        if self.unreturned {
+            return;
+        }
         let seq = self.seq;
         for id in 0..self.nodes.len() {
             let n = &mut self.nodes[id];

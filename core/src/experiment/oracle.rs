@@ -4,6 +4,8 @@
 //! Older contents of what nobody vouched for are not a fault; contents that the file never had are shown as such.
 
 use super::model::{paint, FileModel, ModelFs, Node, NodeId, NodeKind, Seq, Source};
+use crate::base::Nanos;
+use crate::workload::app_log::AppRecord;
 use std::collections::BTreeMap;
 
 /// What a path is after recovery.
@@ -126,6 +128,31 @@ pub struct Survivors {
 /// Sectors compared byte by byte in one file before the rest is sampled.
 const SECTORS_MAX: u64 = 16_384;
 const SECTOR: u64 = 512;
+
+/// Compares what applications had seen by `at` with the tree after recovery. A call that was running may have had its
+/// effect or not: the kinder of the two readings counts.
+pub fn judge_at(records: &[AppRecord], at: Nanos, tree: &impl RecoveredTree) -> Survivors {
+    let without = judge(&ModelFs::at(records, at), tree);
+    if without.broken == 0 {
+        return without;
+    }
+    let Some(model) = ModelFs::with_running(records, at) else {
+        return without;
+    };
+    // What a running call removes and is still there has not been removed: no excuse for its contents.
+    let (saw, after) = (model.paths(), tree.entries());
+    let stays =
+        |r: &Survivor| r.broken && after.contains_key(&r.path) && !saw.contains_key(&r.path);
+    if without.rows.iter().any(stays) {
+        return without;
+    }
+    let with = judge(&model, tree);
+    if with.broken < without.broken {
+        with
+    } else {
+        without
+    }
+}
 
 /// Compares the model (what applications saw) with the tree after recovery.
 pub fn judge(model: &ModelFs, tree: &impl RecoveredTree) -> Survivors {
@@ -428,8 +455,7 @@ fn version_of(f: &FileModel, offset: u64, got: &[u8]) -> Option<Seq> {
 mod tests {
     use super::*;
     use crate::base::payload::content;
-    use crate::base::Nanos;
-    use crate::workload::app_log::{AppOp, AppRecord};
+    use crate::workload::app_log::AppOp;
     use crate::workload::ops::{Op, Script};
     use std::rc::Rc;
 
@@ -469,24 +495,48 @@ mod tests {
         }
     }
 
-    fn model(text: &str) -> ModelFs {
-        let mut fs = ModelFs::default();
-        for (i, s) in Script::parse(text).unwrap().ops.into_iter().enumerate() {
-            let bytes = match &s.op {
-                Op::Pwrite { len, .. } => *len as u32,
-                _ => 0,
-            };
+    /// The calls of a script, one each millisecond.
+    fn calls(text: &str) -> Vec<AppRecord> {
+        let script = Script::parse(text).unwrap().ops.into_iter().enumerate();
+        let call = |(i, s): (usize, crate::workload::ops::ScriptOp)| {
             let t = Nanos::from_ms(i as u64);
-            let op = AppOp::Other(Rc::new(s.op));
-            fs.apply(&AppRecord {
+            AppRecord {
                 start: t,
                 end: t,
                 err: None,
-                bytes,
-                op,
-            });
+                bytes: match &s.op {
+                    Op::Pwrite { len, .. } => *len as u32,
+                    _ => 0,
+                },
+                op: AppOp::Other(Rc::new(s.op)),
+            }
+        };
+        script.map(call).collect()
+    }
+
+    fn model(text: &str) -> ModelFs {
+        ModelFs::at(&calls(text), Nanos::MAX)
+    }
+
+    #[test]
+    fn a_running_call_may_have_happened_or_not() {
+        let mut records = calls("create a\npwrite a 0 700 1\nsync\nunlink a\nsync");
+        for r in &mut records[3..] {
+            r.end = Nanos::MAX;
         }
-        fs
+        let at = Nanos::from_secs(1);
+        let with = Fake {
+            files: BTreeMap::from([(b"/a".to_vec(), bytes(1, 700))]),
+        };
+        assert_eq!(judge_at(&records, at, &with).broken, 0);
+        assert_eq!(judge_at(&records, at, &Fake::default()).broken, 0);
+        let cut = Fake {
+            files: BTreeMap::from([(b"/a".to_vec(), bytes(1, 600))]),
+        };
+        assert_eq!(judge_at(&records, at, &cut).broken, 1);
+        // Once unlink has not begun, the file must be there.
+        records.truncate(3);
+        assert_eq!(judge_at(&records, at, &Fake::default()).broken, 1);
     }
 
     fn bytes(seed: u64, len: usize) -> Vec<u8> {

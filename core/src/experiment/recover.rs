@@ -1,6 +1,7 @@
 //! What happens to a disk when it is mounted again: replay step by step, orphans, and the tree that is left.
 
 use super::oracle::{Entry, Kind, RecoveredTree};
+use crate::base::sha256::Sha256;
 use crate::base::ReadAt;
 use crate::block::{DeviceConfig, Store};
 use crate::format::jbd2::JournalSuperblock;
@@ -39,6 +40,31 @@ pub struct Recovered {
 pub fn recover_image(store: Store, mount: &str) -> Result<Recovered, String> {
     let mut steps = journal_steps(&store)?;
     let device = DeviceConfig::preset("nvme", store.sectors() * 512)?;
+    let (m, error) = mount_and_unmount(device, store, mount, 16 << 20);
+    steps.extend(orphan_steps(&m));
+    steps.push(Step {
+        title: "mount".to_string(),
+        sentence: error
+            .clone()
+            .unwrap_or_else(|| "The file system is mounted.".to_string()),
+        copies: Vec::new(),
+    });
+    let store = m.queue.device().store().clone();
+    Ok(Recovered {
+        store,
+        steps,
+        error,
+    })
+}
+
+/// Mounts and unmounts on a machine of its own, which records up to `events` bytes of events: the machine afterwards,
+/// and why it could not mount.
+pub(super) fn mount_and_unmount(
+    device: DeviceConfig,
+    store: Store,
+    mount: &str,
+    events: usize,
+) -> (Machine, Option<String>) {
     let config = MachineConfig {
         seed: 1,
         cpus: 1,
@@ -48,7 +74,9 @@ pub fn recover_image(store: Store, mount: &str) -> Result<Recovered, String> {
         wall_clock: WALL_CLOCK + 86_400,
     };
     let m = Machine::boot_with(config, store);
-    m.record(16 << 20);
+    if events > 0 {
+        m.record(events);
+    }
     // Zeroing inode tables is no part of recovery.
     let options = match mount {
         "" => "noinit_itable".to_string(),
@@ -68,20 +96,7 @@ pub fn recover_image(store: Store, mount: &str) -> Result<Recovered, String> {
         Ok(done) => done.err(),
         Err(deadlock) => Some(format!("mount can't go on: {deadlock}")),
     };
-    steps.extend(orphan_steps(&m));
-    steps.push(Step {
-        title: "mount".to_string(),
-        sentence: error
-            .clone()
-            .unwrap_or_else(|| "The file system is mounted.".to_string()),
-        copies: Vec::new(),
-    });
-    let store = m.queue.device().store().clone();
-    Ok(Recovered {
-        store,
-        steps,
-        error,
-    })
+    (m, error)
 }
 
 fn orphan_steps(m: &Machine) -> Vec<Step> {
@@ -335,4 +350,27 @@ impl<R: ReadAt + ?Sized> RecoveredTree for DiskTree<'_, R> {
             .read(inode, pieces, offset, out)
             .map_err(|e| e.to_string())
     }
+}
+
+/// SHA-256 of names, kinds, sizes, targets and contents of everything in a tree.
+pub fn tree_digest<R: ReadAt + ?Sized>(tree: &DiskTree<'_, R>) -> Result<String, String> {
+    let mut sha = Sha256::new();
+    let mut buf = [0u8; 4096];
+    for (path, e) in &tree.entries {
+        sha.update(path);
+        sha.update(&[0, e.kind as u8]);
+        sha.update(&e.target);
+        if e.kind != Kind::File {
+            continue;
+        }
+        sha.update(&e.size.to_le_bytes());
+        let mut at = 0;
+        while at < e.size {
+            let n = (e.size - at).min(buf.len() as u64) as usize;
+            tree.read(e.ino, at, &mut buf[..n])?;
+            sha.update(&buf[..n]);
+            at += n as u64;
+        }
+    }
+    Ok(sha.finish_hex())
 }

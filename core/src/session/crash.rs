@@ -4,8 +4,8 @@ use super::view::{self, Crash, Export, ExportFile, Loss, LossModel, Outcome, Rec
 use super::Session;
 use crate::base::{sha256::Sha256, Nanos};
 use crate::block::{CrashPoint, Loss as BlockLoss, Store};
-use crate::experiment::model::ModelFs;
-use crate::experiment::oracle::{judge, RecoveredTree, Survivors};
+use crate::experiment::explore::{Explorer, Instants};
+use crate::experiment::oracle::{judge_at, RecoveredTree, Survivors};
 use crate::experiment::recover::{recover_image, DiskTree, Recovered};
 use crate::fs::ext4::fsck;
 use crate::workload::app_log::AppLog;
@@ -74,6 +74,19 @@ impl Session {
     pub fn survivors(&self, at: Nanos, store: &Store) -> Result<Survivors, String> {
         let app = self.progress.app.borrow();
         survivors_of(&app, at, store)
+    }
+
+    /// Records in the device log so far.
+    pub fn records(&self) -> u64 {
+        self.machine.queue.device().log().end()
+    }
+
+    /// Explores what power cuts of the run so far can leave, at most `limit` states of it.
+    pub fn explorer(&self, instants: Instants, limit: usize) -> Result<Explorer<'_>, String> {
+        let app = self.progress.app.borrow().clone();
+        let run = (&*self.machine.queue, self.machine.sim.now());
+        let sample = (limit, self.machine.config.seed);
+        Explorer::new(run, app, &self.setup.mount, instants, sample)
     }
 
     /// Cuts the power, recovers, and says what is left.
@@ -177,9 +190,8 @@ impl Session {
 }
 
 fn survivors_of(app: &AppLog, at: Nanos, store: &Store) -> Result<Survivors, String> {
-    let model = ModelFs::at(app.records(), at);
     let tree = DiskTree::open(store)?;
-    let mut s = judge(&model, &tree);
+    let mut s = judge_at(app.records(), at, &tree);
     s.complete &= app.dropped() == 0;
     Ok(s)
 }

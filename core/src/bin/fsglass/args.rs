@@ -175,12 +175,13 @@ pub(crate) struct CrashArgs {
     /// Image file to write; its manifest goes to the same name with .sha256 and .json
     #[arg(long)]
     pub(crate) image: Option<String>,
-    /// Try all crash states that are reachable at the instant
-    #[arg(long, conflicts_with = "image")]
+    /// Try all states that a power cut can leave at the instant, or without one at all instants; each is recovered,
+    /// checked and held against the promises made
+    #[arg(long, conflicts_with_all = ["image", "loss"])]
     pub(crate) explore: bool,
-    /// Most states to try
-    #[arg(long, default_value_t = 4096)]
-    pub(crate) limit: u64,
+    /// Most states to try; where there are more, a sample of them
+    #[arg(long, default_value_t = 4096, requires = "explore", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit: u32,
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,6 +1,7 @@
 //! The command line tool. Exit status: 0 good, 1 the check it makes failed, 2 bad input or usage.
 
 mod args;
+mod explore;
 mod image;
 mod inspect;
 mod lab;

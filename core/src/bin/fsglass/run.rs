@@ -1,6 +1,7 @@
 //! Experiments: `run` and `crash`.
 
 use crate::args::{CrashArgs, ExperimentArgs, RunArgs};
+use crate::explore::explore;
 use crate::image::save_store;
 use crate::output::{complain, json_text, read_text, say, write_text};
 use crate::{Outcome, Verdict};
@@ -14,7 +15,7 @@ use fsglass::workload::size::parse_time;
 use serde_json::{json, Value};
 
 /// Events of the scheduler between looks at the end of the run.
-const SLICE: u64 = 1 << 20;
+pub(crate) const SLICE: u64 = 1 << 20;
 
 fn problems(name: &str, list: &[Problem]) -> String {
     let all: Vec<String> = list.iter().map(|p| format!("{name}: {p}")).collect();
@@ -42,7 +43,7 @@ fn experiment(a: &ExperimentArgs) -> Result<Experiment, String> {
     Ok(e)
 }
 
-fn load(a: &ExperimentArgs) -> Result<(Session, Experiment), String> {
+pub(crate) fn load(a: &ExperimentArgs) -> Result<(Session, Experiment), String> {
     let e = experiment(a)?;
     let (session, loaded) = Session::load(&e).map_err(|p| problems(&a.experiment, &p))?;
     for w in &loaded.warnings {
@@ -52,7 +53,7 @@ fn load(a: &ExperimentArgs) -> Result<(Session, Experiment), String> {
 }
 
 /// All fields with their values, for results.
-fn config_json(e: &Experiment) -> Value {
+pub(crate) fn config_json(e: &Experiment) -> Value {
     let mut o = json!({ "seed": e.seed, "title": e.title });
     for f in &FIELDS {
         o[f.path] = json!(e.get(f.path));
@@ -144,18 +145,23 @@ fn print_cut(cut: &Cut, steps: &[Step], survivors: &Survivors) {
     }
 }
 
+/// The time of `--at`.
+pub(crate) fn instant(text: &str) -> Result<Nanos, String> {
+    let at = parse_time(text, Nanos::from_secs(1));
+    at.ok_or_else(|| format!("--at {text}: write 6.1s or 250ms"))
+}
+
 /// `fsglass crash`: 0 if no promise is broken, 1 if one is.
 pub(crate) fn crash(a: &CrashArgs) -> Outcome {
     if a.explore {
-        return Err("--explore is not supported yet; use --at with --loss seed=N".to_string());
+        return explore(a);
     }
     let loss = loss(&a.loss)?;
     let (mut session, e) = load(&a.experiment)?;
     let name = &a.experiment.experiment;
     let cut = match (&a.at, a.record) {
         (Some(t), _) => {
-            let at = parse_time(t, Nanos::from_secs(1));
-            let at = at.ok_or_else(|| format!("--at {t}: write 6.1s or 250ms"))?;
+            let at = instant(t)?;
             while session.run(at.0, SLICE).running {}
             session.cut(at.0, &loss)
         }
@@ -163,7 +169,7 @@ pub(crate) fn crash(a: &CrashArgs) -> Outcome {
             while !session.run(u64::MAX, SLICE).done {}
             session.cut_at_record(n, &loss)
         }
-        (None, None) => return Err("crash needs --at TIME or --record N".to_string()),
+        (None, None) => return Err("crash needs --at TIME, --record N or --explore".to_string()),
     }
     .map_err(|e| format!("{name}: {e}"))?;
     if let Some(reason) = session.failure() {
