@@ -3,11 +3,12 @@
 mod client;
 mod draw;
 mod form;
+mod mail;
 mod page;
 mod views;
 mod widgets;
 
-use fsglass_web::link::protocol::Ask;
+use fsglass_web::link::protocol::{Answer, Ask};
 use fsglass_web::state::act::Act;
 use fsglass_web::state::recipe::Recipe;
 use fsglass_web::state::store::{Action, Effect, State, Ui};
@@ -169,8 +170,10 @@ impl Component for App {
         match msg {
             Msg::Do(action) => self.perform(action),
             Msg::News(News::Answer(answer)) => {
-                if !matches!(answer, fsglass_web::link::protocol::Answer::Frame(_)) {
-                    if let Some(link) = &self.link {
+                // What says nothing of an instant on the screen leaves the frames as they are.
+                let aside = matches!(answer, Answer::Compared(_) | Answer::Danger(..));
+                if !matches!(answer, Answer::Frame(_)) {
+                    if let Some(link) = self.link.as_ref().filter(|_| !aside) {
                         link.forget();
                     }
                 } else if let Some(performance) = window().performance() {

@@ -55,6 +55,7 @@ fn top(scope: Scope<'_>) -> Html {
                     { button(Act::Setup, "Setup", false) }
                     { button(Act::Inspector, "Inspector", true) }
                 }
+                { button(Act::Ab, "A/B", true) }
                 { button(Act::Bench, if state.ui == Ui::Story { "Open the bench" } else { "Story" }, false) }
                 { button(Act::Share, "Share", false) }
                 { button(Act::Theme, match state.theme.as_str() { "light" => "Light", "dark" => "Dark", "projector" => "Projector", _ => "Theme" }, true) }
@@ -268,7 +269,7 @@ fn bench(scope: Scope<'_>) -> Html {
                 </div>
             </div>
             <nav class="tabs" aria-label="Panels">
-                { for [(Panel::Map, "Map"), (Panel::Ring, "Journal"), (Panel::Heat, "Time"), (Panel::Tree, "Files"), (Panel::Hex, "Bytes")].into_iter().map(|(panel, name)| html! {
+                { for [(Panel::Map, "Map"), (Panel::Ring, "Journal"), (Panel::Heat, "Time"), (Panel::Tree, "Files"), (Panel::Hex, "Bytes"), (Panel::Ab, "A/B")].into_iter().map(|(panel, name)| html! {
                     <button aria-pressed={(state.tab == panel).to_string()} data-act={format!("tab-{}", panel.id())} onclick={scope.on(Action::Tab(panel))}>{ name }</button>
                 }) }
             </nav>

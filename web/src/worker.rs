@@ -1,13 +1,17 @@
 //! The worker: owns the engine's session, runs it in slices and answers the page between them.
 
+mod danger;
+mod mail;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use fsglass::config;
-use fsglass::session::Session;
+use fsglass::session::{Compare, Session};
 use fsglass_web::link::protocol::{
-    Answer, Ask, Experiment, Loaded, Problem, Progress, Question, Reply,
+    Answer, Ask, CompareAsk, Experiment, Loaded, Problem, Progress, Question, Reply,
 };
+use fsglass_web::link::wire::Message as _;
 use wasm_bindgen::closure::Closure;
 use wasm_bindgen::{JsCast, JsValue};
 use web_sys::{DedicatedWorkerGlobalScope, MessageChannel, MessageEvent, MessagePort};
@@ -28,6 +32,8 @@ thread_local! {
 #[derive(Default)]
 struct Engine {
     session: Option<Session>,
+    compare: Option<Compare>,
+    danger: danger::Task,
     until_ns: u64,
     running: bool,
     told_ms: f64,
@@ -38,18 +44,13 @@ struct Desk {
     scope: DedicatedWorkerGlobalScope,
     engine: RefCell<Engine>,
     bell: MessagePort,
+    /// Rings the bell.
+    later: Closure<dyn FnMut()>,
 }
 
 impl Desk {
     fn post(&self, id: u32, answer: Answer) {
-        match serde_wasm_bindgen::to_value(&Reply { id, answer }) {
-            Ok(value) => {
-                let _ = self.scope.post_message(&value);
-            }
-            Err(e) => {
-                web_sys::console::error_1(&format!("an answer could not be sent: {e}").into());
-            }
-        }
+        send(&self.scope, Reply { id, answer });
     }
 
     fn now_ms(&self) -> f64 {
@@ -67,6 +68,12 @@ impl Desk {
             Ask::LoadImage { experiment, image } => self.load(id, &experiment, Some(&image)),
             Ask::Run { until_ns } => self.run(until_ns),
             Ask::Pause => self.engine.borrow_mut().running = false,
+            Ask::Compare(ask) => self.compare(id, &ask),
+            Ask::Danger { to_ns, columns } => {
+                self.engine.borrow_mut().danger = danger::Task::new(to_ns, columns);
+                self.ring();
+            }
+            Ask::EndCompare => self.engine.borrow_mut().compare = None,
             other => {
                 let answer = self.look(other);
                 self.post(id, answer);
@@ -101,14 +108,106 @@ impl Desk {
         }
     }
 
-    /// One slice of the run.
+    fn compare(&self, id: u32, ask: &CompareAsk) {
+        let compare = configured(&ask.a).and_then(|a| {
+            let b = configured(&ask.b)?;
+            Compare::load(&a, &b, ask.seeds, ask.length_ns, ask.noise)
+        });
+        match compare {
+            Ok(compare) => {
+                self.engine.borrow_mut().compare = Some(compare);
+                self.ring();
+            }
+            Err(problems) => self.post(id, Answer::Problems(spoken(problems))),
+        }
+    }
+
+    /// One slice of whatever is to be done: the run first, then the comparison, then the instants of the run.
     fn slice(&self) {
+        let (running, comparing) = {
+            let engine = self.engine.borrow();
+            (engine.running, engine.compare.is_some())
+        };
+        match (running, comparing) {
+            (true, _) => self.run_slice(),
+            (_, true) => self.compare_slice(),
+            _ => self.danger_slice(),
+        }
+    }
+
+    fn danger_slice(&self) {
+        let mut engine = self.engine.borrow_mut();
+        let Engine {
+            session: Some(session),
+            danger,
+            ..
+        } = &mut *engine
+        else {
+            return;
+        };
+        let start = self.now_ms();
+        let told = danger.step(|at, states| session.danger(at, states), || self.now_ms());
+        let more = !danger.is_over();
+        drop(engine);
+        if let Some(judged) = told {
+            self.post(0, Answer::Danger(judged, !more));
+        }
+        if more {
+            self.rest(self.now_ms() - start);
+        }
+    }
+
+    /// Rings later, so that idle work leaves half of the time to questions.
+    fn rest(&self, ms: f64) {
+        let _ = self
+            .scope
+            .set_timeout_with_callback_and_timeout_and_arguments_0(
+                self.later.as_ref().unchecked_ref(),
+                ms.min(200.0) as i32,
+            );
+    }
+
+    fn compare_slice(&self) {
+        let mut engine = self.engine.borrow_mut();
+        let Some(compare) = &mut engine.compare else {
+            return;
+        };
+        let start = self.now_ms();
+        let mut state = Ok(false);
+        while state == Ok(false) && self.now_ms() - start < SLICE_MS {
+            state = compare.run(EVENTS_PER_LOOK);
+        }
+        let over = state != Ok(false);
+        let tell = over || start - engine.told_ms >= PROGRESS_MS;
+        let view = engine.compare.as_ref().map(Compare::view);
+        if tell {
+            engine.told_ms = start;
+        }
+        if over {
+            engine.compare = None;
+        }
+        let more = !over || !engine.danger.is_over();
+        drop(engine);
+        match (state, view) {
+            (Err(reason), _) => self.post(0, Answer::Refused(reason)),
+            (_, Some(view)) if tell => self.post(0, Answer::Compared(Box::new(view))),
+            _ => {}
+        }
+        if more {
+            self.ring();
+        }
+    }
+
+    /// One slice of the run.
+    fn run_slice(&self) {
         let mut engine = self.engine.borrow_mut();
         let Engine {
             session: Some(session),
             until_ns,
             running,
             told_ms,
+            compare,
+            danger,
         } = &mut *engine
         else {
             return;
@@ -133,6 +232,7 @@ impl Desk {
             *told_ms = now;
         }
         let goes_on = *running;
+        let more = goes_on || compare.is_some() || !danger.is_over();
         let failure = if goes_on { None } else { session.failure() };
         drop(engine);
         if let Some(reason) = failure {
@@ -147,7 +247,7 @@ impl Desk {
                 }),
             );
         }
-        if goes_on {
+        if more {
             self.ring();
         }
     }
@@ -176,9 +276,7 @@ impl Desk {
             } => session
                 .export(at_ns, &loss, recovered)
                 .map_or_else(refused, |e| Answer::Export(Box::new(e))),
-            Ask::Load(_) | Ask::LoadImage { .. } | Ask::Run { .. } | Ask::Pause => {
-                Answer::Refused("not a question about an instant".into())
-            }
+            _ => Answer::Refused("not a question about an instant".into()),
         }
     }
 }
@@ -220,7 +318,12 @@ fn load(e: &Experiment, image: Option<&[u8]>) -> Result<(Session, Loaded), Vec<P
         None => Session::load(&configured),
         Some(bytes) => Session::load_image(&configured, bytes),
     });
-    let spoken = |p: config::Problem| Problem {
+    loaded.map_err(spoken)
+}
+
+/// Problems under the names of the form's fields.
+fn spoken(problems: Vec<config::Problem>) -> Vec<Problem> {
+    let field = |p: config::Problem| Problem {
         path: match p.path.as_str() {
             "device.size" => "size".into(),
             _ => p.path,
@@ -228,7 +331,19 @@ fn load(e: &Experiment, image: Option<&[u8]>) -> Result<(Session, Loaded), Vec<P
         line: p.line.unwrap_or(0),
         reason: p.reason,
     };
-    loaded.map_err(|problems| problems.into_iter().map(spoken).collect())
+    problems.into_iter().map(field).collect()
+}
+
+fn send(scope: &DedicatedWorkerGlobalScope, reply: Reply) {
+    match reply.pack() {
+        Ok(packed) => {
+            let (letter, moved) = mail::letter(&packed);
+            let _ = scope.post_message_with_transfer(&letter, &moved);
+        }
+        Err(e) => {
+            web_sys::console::error_1(&format!("an answer could not be sent: {e}").into());
+        }
+    }
 }
 
 fn scope() -> DedicatedWorkerGlobalScope {
@@ -245,9 +360,7 @@ fn panicked(message: &std::panic::PanicHookInfo<'_>) {
         id: 0,
         answer: Answer::Panic(format!("the engine failed: {message}")),
     };
-    if let Ok(value) = serde_wasm_bindgen::to_value(&reply) {
-        let _ = scope().post_message(&value);
-    }
+    send(&scope(), reply);
 }
 
 fn main() {
@@ -255,10 +368,15 @@ fn main() {
     let Ok(channel) = MessageChannel::new() else {
         return;
     };
+    let bell = channel.port2();
+    let rung = bell.clone();
     let desk = Rc::new(Desk {
         scope: scope(),
         engine: RefCell::default(),
-        bell: channel.port2(),
+        bell,
+        later: Closure::new(move || {
+            let _ = rung.post_message(&JsValue::NULL);
+        }),
     });
     let slices = Rc::clone(&desk);
     let onring = Closure::<dyn FnMut(MessageEvent)>::new(move |_: MessageEvent| {
@@ -275,7 +393,7 @@ fn main() {
         if DEAD.get() {
             return;
         }
-        match serde_wasm_bindgen::from_value::<Question>(e.data()) {
+        match Question::unpack(mail::opened(&e.data())) {
             Ok(question) => questions.answer(question.id, question.ask),
             Err(e) => questions.post(
                 0,

@@ -1,6 +1,8 @@
 //! The power cut: the disk it leaves, what recovery makes of it, what survives, files to take home.
 
-use super::view::{self, Crash, Export, ExportFile, Loss, LossModel, Outcome, RecoveryStep};
+use super::view::{
+    self, Crash, Danger, Export, ExportFile, Loss, LossModel, Outcome, RecoveryStep,
+};
 use super::Session;
 use crate::base::{sha256::Sha256, Nanos};
 use crate::block::{CrashPoint, Loss as BlockLoss, Store};
@@ -11,6 +13,7 @@ use crate::fs::ext4::fsck;
 use crate::workload::app_log::AppLog;
 use crate::workload::ops::percent_encode;
 use std::fmt::Write as _;
+use std::rc::Rc;
 
 /// Runs longer than this many calls are not judged while they play; the meter then says what it last knew.
 const LOSS_CALLS_MAX: usize = 50_000;
@@ -154,6 +157,38 @@ impl Session {
             worst: view(&worst),
             best: view(&best),
         })
+    }
+
+    /// The states that a power cut at `at_ns` can leave, all of them or `limit` of them; `None` where the run is
+    /// too long to be judged.
+    pub fn danger(&mut self, at_ns: u64, limit: usize) -> Option<Danger> {
+        let app = Rc::clone(&self.progress.app);
+        let app = app.borrow();
+        if app.records().len() > LOSS_CALLS_MAX {
+            return None;
+        }
+        let now = self.machine.sim.now();
+        let at = Nanos(at_ns.min(now.0));
+        self.machine.queue.device_mut().settle(now);
+        let point = CrashPoint::at_time(&self.machine.queue, now, at).ok()?;
+        let (images, exhaustive) = point.states(limit, self.setup.machine.seed);
+        let mut out = Danger {
+            at_ns: at.0,
+            exhaustive,
+            ..Danger::default()
+        };
+        for image in images {
+            let recovered = recover_image(image.to_store(), &self.setup.mount).ok()?;
+            let s = survivors_of(&app, at, &recovered.store).ok()?;
+            let fate = match (s.broken, s.by_verdict.iter().skip(1).sum()) {
+                (0, 0u32) => 0,
+                (0, _) => 1,
+                _ => 2,
+            };
+            out.states += 1;
+            out.by_fate[fate] += 1;
+        }
+        Some(out)
     }
 
     /// The disk to take home, with a manifest of what recovery gives and the commands that check it.

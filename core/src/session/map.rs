@@ -1,8 +1,8 @@
 //! The disk map, levels 0 and 1, and the inode-table map.
 
-use super::view::{GroupMap, ItableMap, ItableRow, Tile};
+use super::view::{GroupMap, ItableMap, ItableRow, Pace, Tile};
 use super::Observer;
-use crate::base::{bitmap, Nanos};
+use crate::base::bitmap;
 use crate::block::DeviceLog;
 use crate::format::ext4::GroupDesc;
 use crate::observe::blocks::Owner;
@@ -13,6 +13,8 @@ use crate::observe::layout::role;
 const BAD_CSUM: u8 = 128;
 /// Writes shown as recent in a group.
 const RECENT_MAX: usize = 32;
+/// Bursts of zeroing that the pace strip shows.
+const BURSTS_MAX: usize = 24;
 /// Records looked through for them.
 const RECENT_RECORDS_MAX: u64 = 8192;
 
@@ -210,30 +212,25 @@ impl Observer {
                 }
             })
             .collect();
-        let sentence = self.lazy_sentence(&rows);
-        ItableMap { rows, sentence }
+        let pace = self.pace(&rows);
+        ItableMap { rows, pace }
     }
 
-    fn lazy_sentence(&self, rows: &[ItableRow]) -> String {
-        let left = rows.iter().filter(|r| r.zeroed != 1).count() as u64;
+    fn pace(&self, rows: &[ItableRow]) -> Pace {
         let lazy = &self.fold.lazy;
-        let Some((_, took)) = lazy.done.values().next_back().copied() else {
-            return match left {
-                0 => "All inode tables are zeroed.".to_string(),
-                n => format!("{n} groups have inode tables that were never zeroed."),
-            };
-        };
-        let wait = lazy.wait.map_or(Nanos::ZERO, |w| w.1);
-        if left == 0 {
-            return "All inode tables are zeroed.".to_string();
+        let mut bursts: Vec<(u64, u64)> = lazy
+            .done
+            .values()
+            .map(|(end, took)| (end.0 - took.0, took.0))
+            .collect();
+        // By group is by time: the thread goes through the groups in their order.
+        let first = bursts.first().map_or(0, |b| b.1);
+        bursts.drain(..bursts.len().saturating_sub(BURSTS_MAX));
+        Pace {
+            bursts,
+            took_ns: first,
+            wait_ns: lazy.wait.map_or(0, |w| w.1 .0),
+            left: rows.iter().filter(|r| r.zeroed != 1).count() as u32,
         }
-        let ms = |t: Nanos| t.0 as f64 / 1e6;
-        let eta = Nanos((took.0 + wait.0).saturating_mul(left));
-        format!(
-            "Zeroing took {:.1} ms, waiting {:.1} ms; {left} groups left need about {:.0} s.",
-            ms(took),
-            ms(wait),
-            eta.as_secs_f64()
-        )
     }
 }

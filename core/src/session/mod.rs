@@ -2,6 +2,7 @@
 //! cut the power, take the disk home. Plain values in, plain values out ([`view`]).
 
 mod committed;
+mod compare;
 mod crash;
 mod inspect;
 mod journal;
@@ -19,6 +20,7 @@ use crate::experiment::setup::{prepare, Plan, Setup};
 use crate::kernel::Machine;
 use crate::observe::layout::role;
 use crate::sim::{RunState, TaskClass};
+pub use compare::Compare;
 pub use crash::{manifest, Cut};
 use observer::Observer;
 use std::rc::Rc;
@@ -45,7 +47,7 @@ impl Session {
         let setup = prepare(e)?;
         let machine = Machine::boot(setup.machine.clone());
         machine.mkfs(&setup.image);
-        Session::start(machine, setup, e.seed)
+        Session::start(machine, setup, e.seed, TRACE_BUDGET)
     }
 
     /// Loads an experiment over an image instead of a new file system.
@@ -59,15 +61,23 @@ impl Session {
         setup.mkfs_line = "(the image as it is)".to_string();
         let machine = Machine::boot(setup.machine.clone());
         *machine.queue.device_mut().store_mut() = crate::block::Store::from_bytes(image);
-        let (mut session, loaded) = Session::start(machine, setup, e.seed)?;
+        let (mut session, loaded) = Session::start(machine, setup, e.seed, TRACE_BUDGET)?;
         session.given_image = true;
         Ok((session, loaded))
     }
 
-    fn start(machine: Machine, setup: Setup, seed: u64) -> Result<(Session, Loaded), Vec<Problem>> {
+    /// Starts the driver; with a budget of 0 no events are recorded.
+    fn start(
+        machine: Machine,
+        setup: Setup,
+        seed: u64,
+        trace_budget: usize,
+    ) -> Result<(Session, Loaded), Vec<Problem>> {
         let image_problem = |reason: String| vec![Problem::new("image", reason)];
         let observer = Observer::new(machine.queue.device().cursor()).map_err(image_problem)?;
-        machine.record(TRACE_BUDGET);
+        if trace_budget > 0 {
+            machine.record(trace_budget);
+        }
         let progress = Rc::new(Progress::default());
         let (hw, mount, plan) = (machine.hw.clone(), setup.mount.clone(), setup.plan.clone());
         let task = drive(hw, mount, plan, seed, Rc::clone(&progress));

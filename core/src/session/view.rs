@@ -394,8 +394,21 @@ pub struct JournalBlock {
 pub struct ItableMap {
     /// Per group.
     pub rows: Vec<ItableRow>,
-    /// Sentence about the lazy init thread; empty when it is not there.
-    pub sentence: String,
+    /// The lazy init thread at work.
+    pub pace: Pace,
+}
+
+/// How `ext4lazyinit` goes: it zeroes one table, then waits a multiple of the time that the first one took.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pace {
+    /// Latest bursts of zeroing, oldest first: start and length, ns.
+    pub bursts: Vec<(u64, u64)>,
+    /// What the wait is measured by: the first burst, ns; 0 before it is over.
+    pub took_ns: u64,
+    /// The wait after it, ns.
+    pub wait_ns: u64,
+    /// Groups that are not zeroed.
+    pub left: u32,
 }
 
 /// One group's inode table.
@@ -525,6 +538,19 @@ pub struct Loss {
     pub worst: Outcome,
     /// All of it kept.
     pub best: Outcome,
+}
+
+/// What the states reachable by a power cut at one instant come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Danger {
+    /// Instant, ns.
+    pub at_ns: u64,
+    /// States looked at.
+    pub states: u32,
+    /// These are all that can be.
+    pub exhaustive: bool,
+    /// Of them: as the applications saw it; something lost or old without a promise broken; a promise broken.
+    pub by_fate: [u32; 3],
 }
 
 /// Outcome of one power cut.
@@ -679,4 +705,51 @@ pub struct Progress {
     pub running: bool,
     /// Whether the workload is over.
     pub done: bool,
+}
+
+/// What a comparison measures.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measure {
+    /// Name, in fio's words where fio has one.
+    pub name: String,
+    /// `ns`, `bytes`, `/s`, `×`; empty for a plain count.
+    pub unit: String,
+    /// Counted by the core; otherwise it hangs on the device model.
+    pub exact: bool,
+}
+
+/// One measure on both sides.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CompareRow {
+    /// What is measured.
+    pub measure: Measure,
+    /// A's runs, in the order of the seeds.
+    pub a: Vec<f64>,
+    /// B's runs.
+    pub b: Vec<f64>,
+    /// Median of A.
+    pub a_mid: f64,
+    /// Median of B.
+    pub b_mid: f64,
+    /// Difference of the medians as a share of A's.
+    pub change: f64,
+    /// Widest difference between runs of one side, as a share of A's median.
+    pub spread: f64,
+    /// The medians are further apart than the runs of either side.
+    pub real: bool,
+}
+
+/// Two settings over several seeds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Runs that are over.
+    pub done: u32,
+    /// Runs in all.
+    pub total: u32,
+    /// Share of the present run, 0 to 1.
+    pub part: f64,
+    /// A against A.
+    pub noise: bool,
+    /// Measures.
+    pub rows: Vec<CompareRow>,
 }

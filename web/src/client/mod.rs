@@ -4,10 +4,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use fsglass_web::link::protocol::{Answer, Ask, FrameAsk, Question, Reply};
+use fsglass_web::link::wire::Message as _;
 use wasm_bindgen::closure::Closure;
 use wasm_bindgen::JsCast;
 use web_sys::{ErrorEvent, MessageEvent, Worker, WorkerOptions, WorkerType};
 use yew::Callback;
+
+use crate::mail;
 
 /// What comes back.
 pub(crate) enum News {
@@ -45,7 +48,7 @@ impl Link {
         let onmessage = {
             let (frame, news) = (frame.clone(), news.clone());
             Closure::<dyn FnMut(MessageEvent)>::new(move |e: MessageEvent| {
-                match serde_wasm_bindgen::from_value::<Reply>(e.data()) {
+                match Reply::unpack(mail::opened(&e.data())) {
                     Ok(reply) => {
                         let mut line = frame.borrow_mut();
                         if line.in_flight == Some(reply.id) {
@@ -95,9 +98,10 @@ impl Link {
         let mut next = self.next_id.borrow_mut();
         let id = *next;
         *next += 1;
-        match serde_wasm_bindgen::to_value(&Question { id, ask }) {
-            Ok(value) => {
-                let _ = self.worker.post_message(&value);
+        match (Question { id, ask }).pack() {
+            Ok(packed) => {
+                let (letter, moved) = mail::letter(&packed);
+                let _ = self.worker.post_message_with_transfer(&letter, &moved);
             }
             Err(e) => {
                 web_sys::console::error_1(&format!("a question could not be sent: {e}").into());

@@ -5,6 +5,8 @@ use std::rc::Rc;
 
 use fsglass_web::state::act::Act;
 use fsglass_web::state::commands;
+use fsglass_web::state::options::{given, with, MOUNT};
+use fsglass_web::state::presets::{postmark, with_postmark, POSTMARK, PRESETS};
 use fsglass_web::state::scenes;
 use fsglass_web::state::store::{Action, Field, State};
 use fsglass_web::state::text::{bytes, duration};
@@ -157,86 +159,12 @@ fn mkfs(scope: Scope<'_>) -> Html {
     }
 }
 
-/// Mount options with a list: key, choices (first is the default), one line of effect.
-const MOUNT: [(&str, &[&str], &str); 6] = [
-    (
-        "data",
-        &["ordered", "journal", "writeback"],
-        "journal: data into the log first; turns off delayed allocation and O_DIRECT",
-    ),
-    (
-        "barrier",
-        &["1", "0"],
-        "0: no flush before and after a commit",
-    ),
-    (
-        "commit",
-        &["5", "1", "30", "300"],
-        "seconds between timed commits",
-    ),
-    (
-        "delalloc",
-        &["delalloc", "nodelalloc"],
-        "nodelalloc: blocks are chosen at write()",
-    ),
-    (
-        "auto_da_alloc",
-        &["auto_da_alloc", "noauto_da_alloc"],
-        "writes a replaced file out at the rename",
-    ),
-    (
-        "init_itable",
-        &["10", "0", "100", "noinit_itable"],
-        "waits n times as long as it zeroed",
-    ),
-];
-
-/// Value of an option in a mount string.
-fn option_of(mount: &str, key: &str, choices: &[&'static str]) -> &'static str {
-    let given = |choice: &str| {
-        let spelled = spell(key, choice);
-        mount.split(',').any(|o| o.trim() == spelled)
-            || (key == "barrier"
-                && choice == "0"
-                && mount.split(',').any(|o| o.trim() == "nobarrier"))
-    };
-    choices
-        .iter()
-        .copied()
-        .find(|c| given(c))
-        .unwrap_or(choices[0])
-}
-
-/// How the kernel spells a choice.
-fn spell(key: &str, choice: &str) -> String {
-    if choice.ends_with(key) {
-        choice.into()
-    } else {
-        format!("{key}={choice}")
-    }
-}
-
-fn with_option(mount: &str, key: &str, choice: &str, default: bool) -> String {
-    let same = |o: &str| {
-        let name = o.split('=').next().unwrap_or(o).trim_start_matches("no");
-        name == key
-    };
-    let mut out: Vec<String> = mount
-        .split(',')
-        .map(str::trim)
-        .filter(|o| !o.is_empty() && !same(o))
-        .map(String::from)
-        .collect();
-    if !default {
-        out.push(spell(key, choice));
-    }
-    out.join(",")
-}
-
 fn mount(scope: Scope<'_>) -> Html {
     let state = scope.state;
     let row = |(key, choices, effect): &(&'static str, &'static [&'static str], &'static str)| {
-        let now = option_of(&state.draft.mount, key, choices);
+        let now = given(&state.draft.mount, key).unwrap_or_else(|| choices[0].to_string());
+        // What was typed need not be among the choices.
+        let own = (!choices.contains(&now.as_str())).then(|| now.clone());
         let (send, mount, key, first) = (
             scope.send.clone(),
             state.draft.mount.clone(),
@@ -245,7 +173,7 @@ fn mount(scope: Scope<'_>) -> Html {
         );
         let onchange = Callback::from(move |e: Event| {
             let choice = value_of(&e);
-            let value = with_option(&mount, key, &choice, choice == first);
+            let value = with(&mount, key, &choice, choice == first);
             send.emit(Action::Edit(Field::Mount, value));
         });
         html! {
@@ -253,6 +181,7 @@ fn mount(scope: Scope<'_>) -> Html {
                 { for choices.iter().enumerate().map(|(i, c)| html! {
                     <option value={*c} selected={*c == now}>{ format!("{c}{}", if i == 0 { " (default)" } else { "" }) }</option>
                 }) }
+                { for own.into_iter().map(|c| html! { <option value={c.clone()} selected=true>{ c }</option> }) }
             </select></label>
         }
     };
@@ -284,12 +213,55 @@ fn workload(scope: Scope<'_>) -> Html {
             <label>{ "kind" }<select data-act="kind" onchange={kind}>
                 <option value="ops" selected={state.draft.kind == "ops"}>{ "operations" }</option>
                 <option value="fio" selected={state.draft.kind == "fio"}>{ "fio job" }</option>
+                <option value="postmark" selected={state.draft.kind == "postmark"}>{ "PostMark" }</option>
             </select></label>
+            { presets(scope) }
+            if state.draft.kind == "postmark" { { postmark_fields(scope) } }
             <textarea aria-label="Workload" data-act="workload" spellcheck="false" wrap="off" rows="12" value={state.draft.workload.clone()} oninput={edit(scope, Field::Workload)} />
             { problems(state, "workload") }
             { text(scope, Field::Until, "run for", "until", duration(state.draft.until_ns).replace('\u{2009}', " "), "10s") }
             { text(scope, Field::Seed, "seed", "seed", state.draft.seed.to_string(), "1") }
         </>
+    }
+}
+
+/// Workloads to start from.
+fn presets(scope: Scope<'_>) -> Html {
+    let send = scope.send.clone();
+    let onchange = Callback::from(move |e: Event| {
+        if let Ok(i) = value_of(&e).parse() {
+            send.emit(Action::Preset(i));
+        }
+    });
+    let draft = &scope.state.draft;
+    let own = PRESETS
+        .iter()
+        .all(|(_, kind, text)| draft.kind != *kind || draft.workload != *text);
+    html! {
+        <label>{ "start from" }<select data-act="preset" {onchange}>
+            <option value="" selected={own}>{ "as it is" }</option>
+            { for PRESETS.iter().enumerate().map(|(i, (name, kind, text))| html! {
+                <option value={i.to_string()} selected={draft.kind == *kind && draft.workload == *text}>{ *name }</option>
+            }) }
+        </select></label>
+    }
+}
+
+/// PostMark's settings; each edits the line of its command.
+fn postmark_fields(scope: Scope<'_>) -> Html {
+    let text = &scope.state.draft.workload;
+    html! {
+        <>{ for POSTMARK.iter().map(|(name, default)| {
+            let (send, text_now) = (scope.send.clone(), text.clone());
+            let oninput = Callback::from(move |e: InputEvent| {
+                let changed = with_postmark(&text_now, name, &value_of(&e));
+                send.emit(Action::Edit(Field::Workload, changed));
+            });
+            html! {
+                <label>{ *name }<input type="text" class="mono" data-act={format!("postmark-{}", name.replace(' ', "-"))} placeholder={*default}
+                    value={postmark(text, name).unwrap_or_default()} spellcheck="false" autocomplete="off" {oninput} /></label>
+            }
+        }) }</>
     }
 }
 

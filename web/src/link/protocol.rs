@@ -5,6 +5,21 @@ use serde::{Deserialize, Serialize};
 
 pub use fsglass::session::view::*;
 
+/// Two settings to be compared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompareAsk {
+    /// One setting.
+    pub a: Experiment,
+    /// The other.
+    pub b: Experiment,
+    /// Seeds, each run on both sides.
+    pub seeds: u32,
+    /// Longest run, virtual ns.
+    pub length_ns: u64,
+    /// A against A.
+    pub noise: bool,
+}
+
 /// Question to the worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Ask {
@@ -42,6 +57,17 @@ pub enum Ask {
         at_ns: u64,
         /// Loss model.
         loss: LossModel,
+    },
+    /// Compare two settings, beside the current experiment.
+    Compare(Box<CompareAsk>),
+    /// End the comparison.
+    EndCompare,
+    /// Judge so many instants of the run, in idle time.
+    Danger {
+        /// End of the run, ns.
+        to_ns: u64,
+        /// Instants.
+        columns: u32,
     },
     /// Files to download.
     Export {
@@ -83,6 +109,10 @@ pub enum Answer {
     Stepped(Option<u64>),
     /// A power cut.
     Crash(Box<Crash>),
+    /// Instants that were judged, in no order; the flag says that there are no more.
+    Danger(Vec<Danger>, bool),
+    /// A comparison, unasked as it goes on.
+    Compared(Box<Comparison>),
     /// Files.
     Export(Box<Export>),
     /// Not possible, and why.

@@ -79,6 +79,14 @@ pub enum Act {
     Keys,
     /// Fold the setup away or show it.
     Setup,
+    /// Show the comparison of two settings.
+    Ab,
+    /// Run both.
+    AbRun,
+    /// Run A against itself.
+    AbNoise,
+    /// End the comparison.
+    AbStop,
 }
 
 /// A row of the key map.
@@ -286,6 +294,16 @@ pub const ENTRIES: &[Entry] = &[
     ),
     entry(Act::Keys, "keys", "", "", "Single-key shortcuts on or off"),
     entry(Act::Setup, "setup", "", "", "Show or fold the setup"),
+    entry(Act::Ab, "ab", "", "", "Compare two settings, A and B"),
+    entry(Act::AbRun, "ab-run", "", "", "A/B: run both settings"),
+    entry(
+        Act::AbNoise,
+        "ab-noise",
+        "",
+        "",
+        "A/B: A against itself, the noise alone",
+    ),
+    entry(Act::AbStop, "ab-stop", "", "", "A/B: end the comparison"),
 ];
 
 impl Act {

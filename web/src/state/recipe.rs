@@ -2,12 +2,13 @@
 //!
 //! Keys in the CBOR map are numbers that are never reused; only values that differ from the default are written.
 
+use super::ab::Ab;
 use super::cbor::{self, Value};
 use super::scenes;
 use crate::link::protocol::{Experiment, LossModel};
 
 /// Everything that a link restores.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Recipe {
     /// Named scene that the draft started from.
     pub scene: String,
@@ -25,6 +26,8 @@ pub struct Recipe {
     pub crash: Option<LossModel>,
     /// Caption of an embedded figure.
     pub caption: String,
+    /// Two settings to compare.
+    pub ab: Ab,
 }
 
 impl Default for Recipe {
@@ -50,6 +53,7 @@ impl Recipe {
             },
             crash: None,
             caption: String::new(),
+            ab: scene.ab,
         })
     }
 
@@ -57,6 +61,7 @@ impl Recipe {
     pub fn fragment(&self) -> String {
         let base = Self::of_scene(&self.scene).unwrap_or_default();
         let mut pairs = vec![(1, Value::Text(self.scene.clone()))];
+        let mut pairs_of_b = Vec::new();
         let mut text = |key: u64, ours: &str, theirs: &str| {
             if ours != theirs {
                 pairs.push((key, Value::Text(ours.into())));
@@ -74,6 +79,18 @@ impl Recipe {
         text(10, &self.theme, &base.theme);
         text(11, &self.ui, &base.ui);
         text(15, &self.caption, &base.caption);
+        // What B does not name is as in A; a link that says so names A's value.
+        let mut own = |key: u64, ours: &Option<String>, theirs: &Option<String>, a: &str| {
+            if ours != theirs {
+                let value = ours.as_deref().unwrap_or(a);
+                pairs_of_b.push((key, Value::Text(value.into())));
+            }
+        };
+        let (ab, b_ab) = (&self.ab, &base.ab);
+        own(17, &ab.device, &b_ab.device, &e.device);
+        own(18, &ab.mkfs, &b_ab.mkfs, &e.mkfs);
+        own(19, &ab.mount, &b_ab.mount, &e.mount);
+        pairs.append(&mut pairs_of_b);
         let mut number = |key: u64, ours: u64, theirs: u64| {
             if ours != theirs {
                 pairs.push((key, Value::Uint(ours)));
@@ -82,6 +99,8 @@ impl Recipe {
         number(12, e.seed, b.seed);
         number(13, e.until_ns, b.until_ns);
         number(14, self.at_ns, base.at_ns);
+        number(20, u64::from(self.ab.seeds), u64::from(base.ab.seeds));
+        number(21, self.ab.length_ns, base.ab.length_ns);
         match self.crash {
             None => {}
             Some(LossModel::AllLost) => number(16, 1, 0),
@@ -140,6 +159,11 @@ impl Recipe {
             (13, Value::Uint(n)) => e.until_ns = n,
             (14, Value::Uint(n)) => self.at_ns = n,
             (15, Value::Text(t)) => self.caption = t,
+            (17, Value::Text(t)) => self.ab.device = (t != e.device).then_some(t),
+            (18, Value::Text(t)) => self.ab.mkfs = (t != e.mkfs).then_some(t),
+            (19, Value::Text(t)) => self.ab.mount = (t != e.mount).then_some(t),
+            (20, Value::Uint(n)) => self.ab.seeds = n.clamp(1, 31) as u32,
+            (21, Value::Uint(n)) => self.ab.length_ns = n.max(1),
             (16, Value::Uint(n)) => {
                 self.crash = match n {
                     0 => None,
@@ -263,6 +287,8 @@ mod tests {
         recipe.experiment.mount = "data=journal".into();
         recipe.experiment.workload = "create /über\nfsync /über\n".into();
         recipe.at_ns = 6_000_000_001;
+        recipe.ab.mount = Some("data=journal,nobarrier".into());
+        recipe.ab.seeds = 11;
         recipe.crash = Some(LossModel::Seed(7));
         let link = recipe.fragment();
         assert_eq!(Recipe::of_fragment(&format!("#{link}")), Ok(recipe));

@@ -10,6 +10,8 @@ use crate::link::protocol::{Answer, Ask, Selection, VERDICTS};
 const SPEED_STEP: f64 = 3.0;
 const SPEED_MIN: f64 = 0.001;
 const SPEED_MAX: f64 = 1_000.0;
+/// Instants of a run that are judged.
+const DANGER_COLUMNS: u32 = 64;
 
 impl State {
     pub(super) fn act(&mut self, act: Act) -> Vec<Effect> {
@@ -27,6 +29,11 @@ impl State {
             Act::CopyLink => vec![Effect::CopyLink],
             Act::Panel(forward) => self.next_panel(forward),
             Act::Speak => self.speak(),
+            Act::Bench => {
+                self.set(act);
+                self.judge_instants()
+            }
+            Act::Ab | Act::AbRun | Act::AbNoise | Act::AbStop => self.act_ab(act),
             Act::Describe => {
                 self.said = self.describe();
                 Vec::new()
@@ -371,6 +378,7 @@ impl State {
             }
             Answer::Problems(problems) => {
                 self.recut = false;
+                self.ab.running = false;
                 self.said = text::count(problems.len() as u64, "problem", "problems")
                     + " in the experiment.";
                 self.problems = problems;
@@ -388,6 +396,16 @@ impl State {
             }
             Answer::Stepped(None) => Vec::new(),
             Answer::Crash(crash) => self.crashed(*crash),
+            Answer::Danger(judged, _) => {
+                let danger = Rc::make_mut(&mut self.danger);
+                danger.extend(judged);
+                danger.sort_by_key(|d| d.at_ns);
+                Vec::new()
+            }
+            Answer::Compared(comparison) => {
+                self.compared(*comparison);
+                Vec::new()
+            }
             Answer::Export(export) => {
                 let export = Rc::new(*export);
                 self.export = Some(export.clone());
@@ -415,7 +433,21 @@ impl State {
             self.recut = false;
             return self.pull_plug();
         }
-        Vec::new()
+        self.judge_instants()
+    }
+
+    /// Once the run is over its instants are judged, where there is a strip to show them.
+    fn judge_instants(&mut self) -> Vec<Effect> {
+        let idle =
+            self.loaded.is_some() && !self.progress.running && self.progress.reachable_ns > 0;
+        if self.ui != Ui::Bench || self.judging || !idle {
+            return Vec::new();
+        }
+        self.judging = true;
+        vec![Effect::Ask(Ask::Danger {
+            to_ns: self.progress.reachable_ns,
+            columns: DANGER_COLUMNS,
+        })]
     }
 
     fn crashed(&mut self, crash: crate::link::protocol::Crash) -> Vec<Effect> {

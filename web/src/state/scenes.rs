@@ -1,12 +1,13 @@
 //! Named scenes: experiment texts from `static/scenes`, and the switches that a scene offers on the keys 1 to 3.
 
+use super::ab::{Ab, Published};
 use super::text::parse_instant;
 use crate::link::protocol::Experiment;
 
 /// Scene of the first screen.
 pub const FIRST: &str = "write-nofsync";
 
-const TEXTS: [(&str, &str); 6] = [
+const TEXTS: [(&str, &str); 7] = [
     (
         "write-nofsync",
         include_str!("../../../static/scenes/write-nofsync.toml"),
@@ -28,6 +29,10 @@ const TEXTS: [(&str, &str); 6] = [
         include_str!("../../../static/scenes/s2-lazyinit.toml"),
     ),
     (
+        "s2-postmark",
+        include_str!("../../../static/scenes/s2-postmark.toml"),
+    ),
+    (
         "s3-journal",
         include_str!("../../../static/scenes/s3-journal.toml"),
     ),
@@ -42,7 +47,7 @@ pub fn list() -> Vec<(&'static str, String)> {
 }
 
 /// A named scene.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scene {
     /// What to run.
     pub experiment: Experiment,
@@ -54,6 +59,10 @@ pub struct Scene {
     pub panels: String,
     /// At most three switches.
     pub switches: Vec<Switch>,
+    /// What its A/B compares, with the numbers of its thread.
+    pub ab: Ab,
+    /// What the thread says of the inode tables.
+    pub itable: String,
 }
 
 /// One labelled change of a scene.
@@ -65,6 +74,8 @@ pub struct Switch {
     pub line: String,
     /// A mount option.
     pub mount: String,
+    /// The mount option that takes its place while it is off; empty for none.
+    pub back: String,
 }
 
 impl Switch {
@@ -88,8 +99,9 @@ impl Switch {
                 .map(str::trim)
                 .filter(|o| !o.is_empty() && o.split('=').next() != Some(key))
                 .collect();
-            if !on {
-                options.push(&self.mount);
+            let now = if on { &self.back } else { &self.mount };
+            if !now.is_empty() {
+                options.push(now);
             }
             experiment.mount = options.join(",");
         } else {
@@ -125,6 +137,7 @@ fn read(text: &str) -> Scene {
             seed: 1,
             ..Default::default()
         },
+        ab: Ab::of_hint(""),
         ..Default::default()
     };
     let mut section = "";
@@ -169,6 +182,25 @@ fn hint(scene: &mut Scene, key: &str, value: &str) {
         "panels" => scene.panels = value.into(),
         "at" => scene.at_ns = parse_instant(value).unwrap_or_default(),
         "until" => scene.experiment.until_ns = parse_instant(value).unwrap_or_default(),
+        "ab" => {
+            scene.ab = Ab {
+                published: std::mem::take(&mut scene.ab.published),
+                ..Ab::of_hint(value)
+            }
+        }
+        "ab-length" => scene.ab.length_ns = parse_instant(value).unwrap_or_default(),
+        "ab-seeds" => scene.ab.seeds = value.parse().unwrap_or(scene.ab.seeds),
+        "itable" => scene.itable = value.into(),
+        "published" => {
+            let mut parts = value.split('|').map(|p| p.trim().to_string());
+            let mut next = || parts.next().unwrap_or_default();
+            scene.ab.published.push(Published {
+                name: next(),
+                a: next(),
+                b: next(),
+                change: next(),
+            });
+        }
         "switch" => {
             let mut parts = value.split('|').map(|p| p.trim().to_string());
             let mut switch = Switch {
@@ -177,13 +209,21 @@ fn hint(scene: &mut Scene, key: &str, value: &str) {
             };
             match (parts.next().as_deref(), parts.next()) {
                 (Some("line"), Some(line)) => switch.line = line,
-                (Some("mount"), Some(option)) => switch.mount = option,
+                (Some("mount"), Some(option)) => {
+                    switch.mount = option;
+                    switch.back = parts.next().unwrap_or_default();
+                }
                 _ => return,
             }
             scene.switches.push(switch);
         }
         _ => {}
     }
+}
+
+/// The form keeps the machine with the device.
+fn machine(e: &mut Experiment, key: &str, value: &str) {
+    e.device = format!("{},machine.{key}={value}", e.device);
 }
 
 fn set(e: &mut Experiment, section: &str, key: &str, value: String) {
@@ -193,6 +233,7 @@ fn set(e: &mut Experiment, section: &str, key: &str, value: String) {
         ("device", "preset") => e.device = value,
         ("device", "size") => e.size = value,
         ("device", key) => e.device = format!("{},{key}={value}", e.device),
+        ("machine", key) => machine(e, key, &value),
         ("mkfs", "opts") => e.mkfs = value,
         ("mount", "options") => e.mount = value,
         ("workload", kind) => {
@@ -217,7 +258,8 @@ mod tests {
                 "{name}"
             );
             assert!(
-                matches!(e.kind.as_str(), "ops" | "fio") && !e.workload.trim().is_empty(),
+                matches!(e.kind.as_str(), "ops" | "fio" | "postmark")
+                    && !e.workload.trim().is_empty(),
                 "{name}"
             );
             assert!(

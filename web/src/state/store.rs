@@ -2,15 +2,16 @@
 
 use std::rc::Rc;
 
+use super::ab::{self, Ab};
 use super::act::Act;
 use super::commands;
 use super::recipe::Recipe;
 use super::scenes::{self, Switch};
 use super::text;
 use crate::link::protocol::{
-    Answer, Ask, Crash, Experiment, Export, Frame, FrameAsk, GroupMap, Inspect, ItableMap, Journal,
-    JournalBlock, Loaded, LogLine, Loss, LossModel, Marks, Metrics, Problem, Progress, Report,
-    Selection, StepUnit, Tile, TreeRow, Window,
+    Answer, Ask, Crash, Danger, Experiment, Export, Frame, FrameAsk, GroupMap, Inspect, ItableMap,
+    Journal, JournalBlock, Loaded, LogLine, Loss, LossModel, Marks, Metrics, Problem, Progress,
+    Report, Selection, StepUnit, Tile, TreeRow, Window,
 };
 
 /// Columns of the time panels; the scrubber uses the same number so that they share one axis.
@@ -47,6 +48,8 @@ pub enum Panel {
     Tree,
     /// Structure inspector.
     Hex,
+    /// Two settings compared.
+    Ab,
     /// Recovery and survivors.
     Crash,
     /// If the power failed now.
@@ -55,7 +58,7 @@ pub enum Panel {
 
 impl Panel {
     /// All that can stand in a slot.
-    pub const SLOTTED: [Self; 7] = [
+    pub const SLOTTED: [Self; 8] = [
         Self::Map,
         Self::Ring,
         Self::Itable,
@@ -63,6 +66,7 @@ impl Panel {
         Self::Amp,
         Self::Tree,
         Self::Hex,
+        Self::Ab,
     ];
 
     /// Value of `data-panel`.
@@ -75,6 +79,7 @@ impl Panel {
             Self::Amp => "amp",
             Self::Tree => "tree",
             Self::Hex => "hex",
+            Self::Ab => "ab",
             Self::Crash => "crash",
             Self::Loss => "loss",
         }
@@ -90,6 +95,7 @@ impl Panel {
             Self::Amp => "What a byte costs",
             Self::Tree => "Files",
             Self::Hex => "Inspector",
+            Self::Ab => "A/B",
             Self::Crash => "Power cut",
             Self::Loss => "If the power failed now",
         }
@@ -350,6 +356,12 @@ pub struct State {
     pub export: Option<Rc<Export>>,
     /// Caption of an embed.
     pub caption: String,
+    /// Instants of the run and what a power cut there can come to, in their order.
+    pub danger: Rc<Vec<Danger>>,
+    /// They were asked for.
+    pub(super) judging: bool,
+    /// Two settings compared.
+    pub ab: Ab,
     /// Once a crash was seen, the story offers more.
     pub story_seen: bool,
     /// The plug is pulled as soon as the cursor is where it is going.
@@ -420,6 +432,9 @@ impl State {
             refusal: String::new(),
             export: None,
             caption: recipe.caption.clone(),
+            danger: Rc::default(),
+            judging: false,
+            ab: recipe.ab.clone(),
             story_seen: false,
             recut: recipe.crash.is_some(),
             undo: Vec::new(),
@@ -457,6 +472,11 @@ impl State {
             .into(),
             crash: (self.crash.is_some() || self.recut).then(|| self.loss.clone()),
             caption: self.caption.clone(),
+            ab: Ab {
+                running: false,
+                result: None,
+                ..self.ab.clone()
+            },
         }
     }
 
@@ -600,6 +620,8 @@ pub enum Action {
     Edit(Field, String),
     /// A named scene.
     Scene(String),
+    /// A workload to start from.
+    Preset(usize),
     /// A panel for a slot.
     Slot(usize, Panel),
     /// A mode for a panel.
@@ -628,6 +650,8 @@ pub enum Action {
     Open(Option<Dialog>),
     /// An image was chosen.
     Image(String, Rc<Vec<u8>>),
+    /// A field of B.
+    EditAb(ab::Edit),
     /// Save.
     Export(bool),
     /// Another link was opened in this tab.
@@ -663,6 +687,10 @@ impl State {
             Action::Seek(ns) => self.seek(ns),
             Action::Edit(field, value) => self.edit(field, value),
             Action::Scene(name) => self.scene(&name),
+            Action::Preset(i) => {
+                self.preset(i);
+                Vec::new()
+            }
             Action::Export(recovered) => {
                 vec![Effect::Ask(Ask::Export {
                     at_ns: self.at_ns,
@@ -718,7 +746,13 @@ impl State {
             Action::SetUnit(unit) => self.unit = unit,
             Action::SetLoss(loss) => self.loss = loss,
             Action::Recovery(step) => self.recovery = step,
-            Action::Tab(panel) => self.tab = panel,
+            Action::Tab(panel) => {
+                self.tab = panel;
+                if !self.slots.contains(&panel) {
+                    self.slots[2] = panel;
+                }
+            }
+            Action::EditAb(edit) => self.edit_ab(edit),
             Action::ZoomTo(group) => {
                 self.zoom = group;
                 self.map_cursor = 0;
@@ -769,6 +803,10 @@ impl State {
         self.playing = false;
         self.crash = None;
         self.recovery = 0;
+        // The worker drops it with the run before.
+        self.ab.running = false;
+        self.danger = Rc::default();
+        self.judging = false;
         if !matches!(self.engine, Engine::Ready(_)) {
             return Vec::new();
         }
@@ -798,6 +836,7 @@ impl State {
         self.sentence = scene.sentence;
         self.switches = scene.switches;
         self.draft = recipe.experiment;
+        self.ab = recipe.ab;
         self.image = None;
         self.want_ns = Some(recipe.at_ns);
         self.at_ns = 0;

@@ -9,11 +9,11 @@ use crate::link::protocol::{
 };
 
 fn asks(effects: &[Effect]) -> Vec<&Ask> {
-    let ask = |e| match e {
-        &Effect::Ask(ref ask) => Some(ask),
+    let asks = effects.iter().filter_map(|e| match e {
+        Effect::Ask(ask) => Some(ask),
         _ => None,
-    };
-    effects.iter().filter_map(ask).collect()
+    });
+    asks.collect()
 }
 
 fn loaded() -> Answer {

@@ -15,6 +15,7 @@ impl State {
             Panel::Amp => self.amp_title(),
             Panel::Tree => self.tree_title(),
             Panel::Hex => self.hex_title(),
+            Panel::Ab => self.ab_title(),
             Panel::Crash => self.crash_title(),
             Panel::Loss => self.loss_title(),
         }
@@ -186,6 +187,30 @@ impl State {
             );
         }
         self.loss_words(loss)
+    }
+
+    /// The danger strip in words.
+    pub fn danger_words(&self) -> String {
+        let judged = &self.danger;
+        if judged.is_empty() {
+            return "Danger strip: no instant is judged yet".into();
+        }
+        let states: u64 = judged.iter().map(|d| u64::from(d.states)).sum();
+        let broken: Vec<u64> = judged
+            .iter()
+            .filter(|d| d.by_fate[2] > 0)
+            .map(|d| d.at_ns)
+            .collect();
+        let all = count(states, "crash state", "crash states");
+        let instants = count(judged.len() as u64, "instant", "instants");
+        match broken.first() {
+            None => format!("Danger strip: {all} at {instants}, no promise broken in any"),
+            Some(first) => format!(
+                "Danger strip: a promise can break at {} of {instants}, first at {}",
+                broken.len(),
+                instant_short(*first)
+            ),
+        }
     }
 
     fn loss_words(&self, loss: &Loss) -> String {

@@ -2,15 +2,19 @@
 
 use std::rc::Rc;
 
-use fsglass_web::link::protocol::{ItableMap, ItableRow, Selection};
-use fsglass_web::state::store::{Action, Mode, Panel};
-use fsglass_web::state::text::thousands;
+use fsglass_web::link::protocol::{ItableMap, ItableRow, Pace, Selection};
+use fsglass_web::state::act::Act;
+use fsglass_web::state::options::{pace, with};
+use fsglass_web::state::scenes;
+use fsglass_web::state::store::{Action, Field, Mode, Panel};
+use fsglass_web::state::text::{count, duration, thousands};
 use yew::prelude::*;
 
 use super::{log, Scope};
 use crate::draw::figure::Point;
 use crate::draw::pen::{Align, Face};
 use crate::draw::{Figure, Painter, Pen};
+use crate::widgets::scrub::Scrub;
 
 /// The panel's body.
 pub(crate) fn view(scope: Scope<'_>) -> Html {
@@ -59,7 +63,7 @@ fn picture(scope: Scope<'_>, map: &Rc<ItableMap>) -> Html {
     html! {
         <>
             <Figure label={scope.state.title(Panel::Itable)} {painter} {onpick} />
-            <div class="readout">{ &map.sentence }</div>
+            { pace_strip(scope, &map.pace) }
             <div class="legend"><span>{ "solid: used inodes · line: high-water mark · ruled: zeroed · stipple: garbage, never written · bar: being zeroed" }</span></div>
         </>
     }
@@ -140,6 +144,133 @@ fn stipple(pen: &Pen<'_>, group: u32, x: f64, y: f64, w: f64, h: f64) {
         );
         pen.ctx
             .fill_rect(x + px * (w - 1.0), y + py * (h - 1.0), 1.0, 1.0);
+    }
+}
+
+/// The time of zeroing and the waits between, to scale, with the sentence whose `n` can be dragged.
+fn pace_strip(scope: Scope<'_>, p: &Pace) -> Html {
+    let state = scope.state;
+    let draft = pace(&state.draft.mount);
+    let running = state.running.as_ref().map_or(draft, |e| pace(&e.mount));
+    let shown = p.clone();
+    // Another n than that of the run is drawn beside it.
+    let wish = draft.filter(|_| draft != running);
+    let painter = Painter {
+        stamp: scope.stamp(&format!("pace{wish:?}")),
+        paint: Rc::new(move |pen| paint_pace(pen, &shown, wish)),
+    };
+    let note = scenes::find(&state.scene).map_or_else(String::new, |s| s.itable);
+    html! {
+        <div class="pace" data-act="pace">
+            if !p.bursts.is_empty() {
+                <Figure label={format!("Pace of the lazy init thread: {} of zeroing, then {} of waiting", duration(p.took_ns), duration(p.wait_ns))} {painter} />
+            }
+            <p>{ pace_sentence(scope, p, draft) }</p>
+            if !note.is_empty() { <p class="hint">{ note }</p> }
+        </div>
+    }
+}
+
+/// What one group takes on average, ns.
+fn burst_mean(p: &Pace) -> u64 {
+    let all: u64 = p.bursts.iter().map(|b| b.1).sum();
+    all / (p.bursts.len() as u64).max(1)
+}
+
+fn pace_sentence(scope: Scope<'_>, p: &Pace, n: Option<u32>) -> Html {
+    let mount = scope.state.draft.mount.clone();
+    let edit = |mount: String| Action::Edit(Field::Mount, mount);
+    let thread = n.is_some();
+    let toggle = {
+        let send = scope.send.clone();
+        let choice = if thread { "noinit_itable" } else { "10" };
+        let mount = with(&mount, "init_itable", choice, !thread);
+        Callback::from(move |_: MouseEvent| {
+            send.emit(edit(mount.clone()));
+            send.emit(Action::Act(Act::Run));
+        })
+    };
+    let stop = html! {
+        <button type="button" role="switch" aria-checked={(!thread).to_string()} data-act="pace-stop" onclick={toggle}>{ "noinit_itable" }</button>
+    };
+    let groups = count(u64::from(p.left), "group", "groups");
+    let Some(n) = n else {
+        return html! { <>{ format!("No thread zeroes: {groups} stay as they are. ") }{ stop }</> };
+    };
+    if p.left == 0 {
+        return html! { <>{ "All inode tables are zeroed. " }{ stop }</> };
+    }
+    let onchange = {
+        let send = scope.send.clone();
+        Callback::from(move |n: u32| {
+            let mount = with(&mount, "init_itable", &n.to_string(), n == 10);
+            send.emit(edit(mount));
+        })
+    };
+    let scrub = html! {
+        <Scrub value={n} max={10_000} label="init_itable: waits so many times as long as it zeroed" act="pace-n" {onchange} ondone={scope.on(Action::Act(Act::Run))} />
+    };
+    if p.took_ns == 0 {
+        return html! { <>{ format!("{groups} have tables that were never zeroed; the thread will wait ") }{ scrub }{ " times as long as it zeroes. " }{ stop }</> };
+    }
+    let wait = p.took_ns * u64::from(n);
+    let needs = (burst_mean(p) + wait) * u64::from(p.left);
+    html! {
+        <>
+            { format!("Zeroing took {}, waiting ", duration(p.took_ns)) }{ scrub }
+            { format!(" × that = {}; {groups} left need about {}. ", duration(wait), minutes(needs)) }{ stop }
+        </>
+    }
+}
+
+/// `6 min 7 s`.
+fn minutes(ns: u64) -> String {
+    let s = ns / 1_000_000_000;
+    match s {
+        0..=119 => duration(ns),
+        _ => format!("{} min {} s", thousands(s / 60), s % 60),
+    }
+}
+
+fn paint_pace(pen: &Pen<'_>, p: &Pace, wish: Option<u32>) {
+    let from = p.bursts.first().map_or(0, |b| b.0);
+    let to = p.bursts.last().map_or(1, |b| b.0 + b.1 + p.wait_ns);
+    let x_of =
+        |ns: u64| pen.w * ns.saturating_sub(from) as f64 / to.saturating_sub(from).max(1) as f64;
+    let rows = if wish.is_some() { 2.0 } else { 1.0 };
+    let h = (pen.h / rows - 4.0).clamp(6.0, 14.0);
+    let burst = |start: u64, took: u64, y: f64, sure: bool| {
+        let w = (x_of(from + took)).max(1.5);
+        if sure {
+            pen.rect(x_of(start), y, w, h, &pen.t.role[3]);
+            pen.hatch(x_of(start), y, w, h, 3);
+        } else {
+            pen.frame(x_of(start), y, w, h, &pen.t.role[3], 1.0);
+        }
+    };
+    pen.line(0.0, h / 2.0, pen.w, h / 2.0, &pen.t.rule_strong, 1.0);
+    for (start, took) in &p.bursts {
+        burst(*start, *took, 0.0, true);
+    }
+    let Some(n) = wish else { return };
+    let y = pen.h / 2.0;
+    let (took, wait) = (burst_mean(p).max(1), p.took_ns * u64::from(n));
+    pen.dash(&[3.0, 3.0]);
+    pen.line(
+        0.0,
+        y + h / 2.0,
+        pen.w,
+        y + h / 2.0,
+        &pen.t.rule_strong,
+        1.0,
+    );
+    pen.dash(&[]);
+    let mut at = from;
+    let mut drawn = 0;
+    while at < to && drawn < 400 {
+        burst(at, took, y, false);
+        at += took + wait;
+        drawn += 1;
     }
 }
 

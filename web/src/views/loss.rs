@@ -1,6 +1,7 @@
 //! "If the power failed now": always on the screen, words first, then two bars.
 
 use fsglass_web::link::protocol::{Outcome, VERDICTS};
+use fsglass_web::state::store::{Action, Ui};
 use fsglass_web::state::text::{count, instant_short};
 use yew::prelude::*;
 
@@ -23,7 +24,29 @@ pub(crate) fn view(scope: Scope<'_>) -> Html {
                 <span>{ "cache lost" }</span>{ bar(&loss.worst) }
                 <span>{ "cache kept" }</span>{ bar(&loss.best) }
             </div>
+            if scope.state.ui == Ui::Bench && !scope.state.danger.is_empty() { { instants(scope) } }
         </>
+    }
+}
+
+/// The danger strip as a table.
+fn instants(scope: Scope<'_>) -> Html {
+    let all = scope.state.danger.iter().all(|d| d.exhaustive);
+    html! {
+        <details data-act="danger-table">
+            <summary>{ scope.state.danger_words() }</summary>
+            <p class="hint">{ if all { "All states that a power cut can leave." } else { "Where there are many states: the extremes, prefixes and a seeded choice." } }</p>
+            <div class="scroll"><table data-table="danger">
+                <thead><tr><th class="n">{ "instant" }</th><th class="n">{ "states" }</th><th class="n">{ "as seen" }</th><th class="n">{ "lost, old" }</th><th class="n">{ "broken" }</th></tr></thead>
+                <tbody>{ for scope.state.danger.iter().map(|d| html! {
+                    <tr>
+                        <td class="n"><button class="link" onclick={scope.on(Action::Seek(d.at_ns))}>{ instant_short(d.at_ns) }</button></td>
+                        <td class="n">{ d.states }{ if d.exhaustive { "" } else { " of more" } }</td>
+                        { for d.by_fate.iter().map(|n| html! { <td class="n">{ n }</td> }) }
+                    </tr>
+                }) }</tbody>
+            </table></div>
+        </details>
     }
 }
 

@@ -1,5 +1,6 @@
 //! Panels. Each draws what the newest answers say and sends actions; none of them holds a fact of its own.
 
+pub(crate) mod ab;
 pub(crate) mod amp;
 pub(crate) mod crash;
 pub(crate) mod heat;
@@ -50,6 +51,7 @@ pub(crate) fn body(scope: Scope<'_>, panel: Panel) -> Html {
         Panel::Amp => amp::view(scope),
         Panel::Tree => tree::view(scope),
         Panel::Hex => hex::view(scope),
+        Panel::Ab => ab::view(scope),
         Panel::Crash => crash::view(scope),
         Panel::Loss => loss::view(scope),
     }
@@ -58,7 +60,7 @@ pub(crate) fn body(scope: Scope<'_>, panel: Panel) -> Html {
 fn has_picture(panel: Panel) -> bool {
     matches!(
         panel,
-        Panel::Map | Panel::Ring | Panel::Itable | Panel::Heat | Panel::Amp
+        Panel::Map | Panel::Ring | Panel::Itable | Panel::Heat | Panel::Amp | Panel::Ab
     )
 }
 
@@ -115,6 +117,11 @@ pub(crate) fn panel(scope: Scope<'_>, panel: Panel, slot: Option<usize>, class: 
 
 fn provenance(panel: Panel) -> Html {
     let (class, word, why) = match panel {
+        Panel::Ab => (
+            "dot",
+            "exact and modelled",
+            "Each row says which: bytes and counts are exact, times come from the device model",
+        ),
         Panel::Heat => (
             "dot",
             "modelled",

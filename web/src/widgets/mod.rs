@@ -2,6 +2,7 @@
 
 pub(crate) mod dialogs;
 pub(crate) mod icons;
+pub(crate) mod scrub;
 pub(crate) mod transport;
 
 use wasm_bindgen::JsCast;

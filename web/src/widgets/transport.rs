@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use fsglass_web::link::protocol::Marks;
+use fsglass_web::link::protocol::{Danger, Marks};
 use fsglass_web::state::act::{Act, UNITS};
 use fsglass_web::state::store::{Action, State};
 use fsglass_web::state::text::{instant, speed, speed_sentence};
@@ -32,7 +32,7 @@ pub(crate) fn view(scope: Scope<'_>) -> Html {
                 </div>
                 <div class="row unit">{ unit(scope) }{ speed_control(scope) }</div>
             </div>
-            <div>{ scrubber(scope) }</div>
+            <div>{ scrubber(scope) }{ danger(scope) }</div>
             <div class="right">
                 <div class="time"><button data-act={Act::TypeTime.name()} title="Type a time" onclick={scope.on(Action::Act(Act::TypeTime))}>{ instant(state.at_ns) }</button></div>
                 { crash::controls(scope) }
@@ -246,6 +246,59 @@ fn axis(pen: &Pen<'_>, end: u64, x_of: &dyn Fn(u64) -> f64) {
         crate::draw::pen::Face::Sans(11.0),
         crate::draw::pen::Align::Start,
     );
+}
+
+/// The danger strip: of the states that a power cut at each instant can leave, the share that loses something and
+/// the share that breaks a promise.
+fn danger(scope: Scope<'_>) -> Html {
+    let state = scope.state;
+    let (judged, end) = (state.danger.clone(), state.end_ns());
+    let painter = Painter {
+        stamp: format!(
+            "{}/{}/{end}/{}",
+            judged.len(),
+            state.theme,
+            state.view.at_ns == 0
+        ),
+        paint: Rc::new(move |pen| paint_danger(pen, &judged, end)),
+    };
+    let onpick = {
+        let send = scope.send.clone();
+        Callback::from(move |p: Point| {
+            send.emit(Action::Seek(
+                (end as f64 * (p.x / p.w).clamp(0.0, 1.0)) as u64,
+            ));
+        })
+    };
+    html! {
+        <div class="danger">
+            <Figure label={state.danger_words()} {painter} {onpick} act="danger" />
+        </div>
+    }
+}
+
+fn paint_danger(pen: &Pen<'_>, judged: &[Danger], end: u64) {
+    let x_of = |ns: u64| (pen.w - 2.0) * ns as f64 / end.max(1) as f64 + 1.0;
+    pen.line(0.0, pen.h - 0.5, pen.w, pen.h - 0.5, &pen.t.rule, 1.0);
+    for (i, d) in judged.iter().enumerate() {
+        let half = |a: u64, b: u64| a / 2 + b / 2;
+        let before = i.checked_sub(1).and_then(|i| judged.get(i));
+        let from = before.map_or(0, |b| half(b.at_ns, d.at_ns));
+        let to = judged
+            .get(i + 1)
+            .map_or(d.at_ns, |a| half(d.at_ns, a.at_ns));
+        let (x, w) = (x_of(from), (x_of(to) - x_of(from)).max(2.0));
+        let share = |n: u32| (pen.h - 1.0) * f64::from(n) / f64::from(d.states.max(1));
+        let [_, lost, broken] = d.by_fate;
+        let (low, high) = (share(broken), share(lost));
+        pen.rect(x, pen.h - 1.0 - low, w, low, &pen.t.alert);
+        // Hatched, so that it is not taken for the alert without colours.
+        let mut y = pen.h - 1.0 - low - high;
+        while y < pen.h - 1.0 - low {
+            pen.line(x, y, x + w, y, &pen.t.ink_3, 1.0);
+            y += 3.0;
+        }
+    }
 }
 
 /// The state of the run in words, for the head of the page.
