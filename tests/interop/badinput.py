@@ -113,6 +113,9 @@ if __name__ == "__main__":
     suite.add("no size", refused, ["mkfs", "PATH/i.img"], "--size")
     suite.add("too small", refused, ["mkfs", "PATH/i.img", "--size", "4k"], "4k")
     suite.add("too large", refused, ["mkfs", "PATH/i.img", "--size", "32T"], "32T")
+    for fault in ("write@0", "seek@1", "read@1:5"):
+        words = ["ops", "PATH/input", "--image", "PATH/i.img", "--fault", fault]
+        suite.add("fault " + fault, refused, words, fault, "create a\n")
     explore = ["crash", "PATH/input", "--explore"]
     good = "[workload]\nops = \"sync\"\n"
     suite.add("explore nothing", refused, explore + ["--limit", "0"], "--limit", good)

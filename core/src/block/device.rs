@@ -127,7 +127,7 @@ impl Device {
             log: DeviceLog::new(config.log_budget, &store),
             cache: WriteCache::new(&config),
             model,
-            faults: Faults::default(),
+            faults: Faults::new(config.faults.clone()),
             pending: Vec::new(),
             head: None,
             store,

@@ -2,6 +2,7 @@
 
 use super::bio::{IoError, Op};
 use crate::base::Lba;
+use std::str::FromStr;
 
 /// One fault to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,59 @@ impl Fault {
     }
 }
 
+impl FromStr for Fault {
+    type Err = String;
+
+    /// `OPERATION@N` fails the N-th such request (from 1, mount included), `OPERATION@N+` that and all later ones;
+    /// the operation is read, write, flush, zeroes, discard or any. `:FIRST-LAST` limits it to requests that touch
+    /// these sectors.
+    fn from_str(text: &str) -> Result<Fault, String> {
+        let form = || {
+            format!("fault `{text}` is not OPERATION@N, OPERATION@N+ or one of these with :FIRST-LAST sectors")
+        };
+        let (request, range) = match text.split_once(':') {
+            Some((request, range)) => (request, Some(range)),
+            None => (text, None),
+        };
+        let (op, n) = request.split_once('@').ok_or_else(form)?;
+        let op = match op {
+            "any" => None,
+            "read" => Some(Op::Read),
+            "write" => Some(Op::Write),
+            "flush" => Some(Op::Flush),
+            "zeroes" => Some(Op::WriteZeroes),
+            "discard" => Some(Op::Discard),
+            _ => {
+                return Err(format!(
+                    "fault `{text}`: `{op}` is not read, write, flush, zeroes, discard or any"
+                ))
+            }
+        };
+        let (n, lasting) = match n.strip_suffix('+') {
+            Some(n) => (n, true),
+            None => (n, false),
+        };
+        let n: u64 = n.parse().map_err(|_| form())?;
+        let after = n.checked_sub(1).ok_or_else(form)?;
+        let mut fault = Fault::nth(op, after);
+        if lasting {
+            fault.times = u64::MAX;
+        }
+        if let Some((first, last)) = range
+            .map(|r| r.split_once('-').ok_or_else(form))
+            .transpose()?
+        {
+            let first: u64 = first.parse().map_err(|_| form())?;
+            let last: u64 = last.parse().map_err(|_| form())?;
+            if last < first {
+                return Err(form());
+            }
+            (fault.lba, fault.sectors) = (Lba(first), last - first + 1);
+        }
+        Ok(fault)
+    }
+}
+
 /// The faults of a device.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
@@ -54,6 +108,11 @@ pub struct Faults {
 }
 
 impl Faults {
+    /// These faults, none injected yet.
+    pub fn new(list: Vec<Fault>) -> Faults {
+        Faults { list, injected: 0 }
+    }
+
     /// Adds a fault.
     pub fn add(&mut self, fault: Fault) {
         self.list.push(fault);
@@ -87,5 +146,38 @@ impl Faults {
         }
         self.injected += u64::from(error.is_some());
         error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_written_as_text() {
+        let write = |n| Fault::nth(Some(Op::Write), n);
+        assert_eq!("write@7".parse(), Ok(write(6)));
+        let lasting = Fault {
+            times: u64::MAX,
+            lba: Lba(100),
+            sectors: 11,
+            ..write(0)
+        };
+        assert_eq!("write@1+:100-110".parse(), Ok(lasting));
+        assert_eq!("any@2".parse(), Ok(Fault::nth(None, 1)));
+        for bad in [
+            "",
+            "write",
+            "write@0",
+            "write@x",
+            "@3",
+            "seek@3",
+            "read@1:9",
+            "read@1:9-8",
+            "flush@1++",
+        ] {
+            let reason = bad.parse::<Fault>().unwrap_err();
+            assert!(reason.contains(bad), "{reason}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Device parameters: presets by name, every value overridable by name and printed with its source.
 
+use super::fault::Fault;
 use super::store::Fill;
 
 /// Scheduler of the request queue.
@@ -96,6 +97,8 @@ pub struct DeviceConfig {
     pub model: ModelKind,
     /// Its numbers.
     pub params: Params,
+    /// Requests that fail.
+    pub faults: Vec<Fault>,
     /// Memory for the device log in bytes.
     pub log_budget: usize,
 }
@@ -352,6 +355,7 @@ impl DeviceConfig {
             elevator,
             model,
             params,
+            faults: Vec::new(),
             log_budget: 96 << 20,
         })
     }
@@ -369,10 +373,15 @@ impl DeviceConfig {
         Ok(config)
     }
 
-    /// Sets a parameter by name. Sizes (`_kb`, and `cache`) take K, M, G; times (`_ns`, `_us`) take ns, us, ms, s.
+    /// Sets a parameter by name. Sizes (`_kb`, and `cache`) take K, M, G; times (`_ns`, `_us`) take ns, us, ms, s;
+    /// `fault` a list of [`Fault`]s with blanks between.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "cache" => self.params.cache_kb = size_bytes(value)? / 1024,
+            "fault" => {
+                let faults = value.split_whitespace().map(str::parse);
+                self.faults = faults.collect::<Result<_, _>>()?;
+            }
             "log_budget" => self.log_budget = size_bytes(value)? as usize,
             "scheduler" => {
                 self.elevator = match value {

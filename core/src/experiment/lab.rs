@@ -7,7 +7,7 @@ use super::setup::Plan;
 use super::state::tree_state;
 use super::truth::Truth;
 use crate::base::Nanos;
-use crate::block::{DeviceConfig, Phase, Store};
+use crate::block::{DeviceConfig, Fault, Phase, Store};
 use crate::fs::ext4::fsck;
 use crate::fs::ext4::mkfs::{mkfs, MkfsOptions};
 use crate::fs::ext4::reader::Reader;
@@ -41,6 +41,8 @@ pub struct LabOptions {
     pub store: Option<Store>,
     /// Seed.
     pub seed: u64,
+    /// Requests that fail.
+    pub faults: Vec<Fault>,
 }
 
 /// A script that was run and unmounted.
@@ -103,7 +105,8 @@ pub fn run_script(
         None => new_store(&options.mkfs, options.size_mib << 20, options.seed)?,
     };
     let base = store.clone();
-    let device = loop_device(store.sectors() * 512)?;
+    let mut device = loop_device(store.sectors() * 512)?;
+    device.faults = options.faults;
     let m = machine(device, options.seed, store);
     let on_op = Rc::new(RefCell::new(on_op));
     let played = play(&m, &options.mount, script, &on_op)?;
@@ -163,8 +166,11 @@ fn play<F: FnMut(u64, &str, &str)>(
     })?;
     mark("", "ops-done");
     let hw = m.hw.clone();
-    block(m, "umount", async move { hw.umount(&vfs).await })?
-        .map_err(|e| format!("unmount: {e}"))?;
+    let unmounted = block(m, "umount", async move { hw.umount(&vfs).await })?;
+    // umount(2) hides what the disk refused.
+    if m.config.device.faults.is_empty() {
+        unmounted.map_err(|e| format!("unmount: {e}"))?;
+    }
     mark("", "unmounted");
     Ok((ops, totals))
 }

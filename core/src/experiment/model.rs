@@ -3,7 +3,7 @@
 //! It answers two questions at any instant: what did the application see, and what was it promised
 //! (a returned fsync, fdatasync, sync or synchronous write). It knows nothing of blocks.
 
-use crate::base::Nanos;
+use crate::base::{Errno, Nanos};
 use crate::workload::app_log::{AppOp, AppRecord};
 use crate::workload::ops::{Op, Target};
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,6 +89,8 @@ pub struct Node {
     pub changed: Seq,
     /// Time of that call's return.
     pub changed_at: Nanos,
+    /// A sync of it failed: its changes since the last promise may be lost.
+    pub told: bool,
     /// Bytes that writes with `O_DIRECT` were told are written, beyond any promise.
     pub acknowledged: u64,
 }
@@ -122,6 +124,8 @@ pub struct ModelFs {
     pub unmatched: u64,
     /// Calls are applied that have not returned yet: they promise nothing.
     unreturned: bool,
+    /// A call failed because of the disk: what a later `sync` returns says nothing of what was lost before.
+    failing: bool,
 }
 
 const SYMLINK_DEPTH_MAX: u32 = 40;
@@ -138,6 +142,7 @@ impl Default for ModelFs {
             applied: 0,
             unmatched: 0,
             unreturned: false,
+            failing: false,
         };
         fs.node(NodeKind::Dir(BTreeMap::new()));
         fs
@@ -180,11 +185,38 @@ impl ModelFs {
 
     fn after(mut self, records: &[AppRecord], at: Nanos) -> ModelFs {
         for r in records.iter().take_while(|r| r.start <= at) {
-            if r.end <= at && r.err.is_none() {
-                self.apply(r);
+            if r.end > at {
+                continue;
+            }
+            match r.err {
+                None => self.apply(r),
+                Some(e) => self.fail(r, e),
             }
         }
         self
+    }
+
+    /// A call that failed. After an error of the disk was reported, the changes that it was about are lost for good,
+    /// and a later call that succeeds does not vouch for them.
+    fn fail(&mut self, r: &AppRecord, errno: Errno) {
+        if !matches!(
+            errno,
+            Errno::EIO | Errno::EROFS | Errno::ENOSPC | Errno::EUCLEAN
+        ) {
+            return;
+        }
+        self.failing |= errno != Errno::ENOSPC;
+        let node = match &r.op {
+            AppOp::Fsync { fd, .. } => self.fds.get(fd).map(|f| f.node),
+            AppOp::Other(op) => match &**op {
+                Op::Fsync { at } | Op::Fdatasync { at } => self.target(at).map(|f| f.node),
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Some(id) = node {
+            self.nodes[id].told = true;
+        }
     }
 
     fn node(&mut self, kind: NodeKind) -> NodeId {
@@ -196,6 +228,7 @@ impl ModelFs {
             promised_by: "",
             changed: self.seq,
             changed_at: Nanos::ZERO,
+            told: false,
             acknowledged: 0,
         });
         self.nodes.len() - 1
@@ -468,7 +501,7 @@ impl ModelFs {
     }
 
     fn promise(&mut self, id: NodeId, at: Nanos, by: &'static str) {
-        if self.unreturned {
+        if self.unreturned || self.nodes[id].told {
             return;
         }
         let seq = self.seq;
@@ -494,7 +527,7 @@ impl ModelFs {
     }
 
     fn promise_all(&mut self, at: Nanos) {
-        if self.unreturned {
+        if self.unreturned || self.failing {
             return;
         }
         let seq = self.seq;

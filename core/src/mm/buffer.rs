@@ -9,7 +9,7 @@
 //! 3. `dirty` and `jbddirty` exclude each other: what belongs to a transaction must not reach its home.
 //! 4. A stale checksum is computed at the latest when the contents leave memory ([`Buffer::payload`]).
 
-use crate::base::{FastMap, FsBlock, Lba, Nanos, Payload, Tid};
+use crate::base::{Errno, FastMap, FsBlock, Lba, Nanos, Payload, Tid};
 use crate::block::{Bio, BioFlags, IoError, IoResult, Queue, Role};
 use crate::mm::Vm;
 use crate::sim::sync::WaitQueue;
@@ -515,9 +515,13 @@ impl BufferCache {
         if let Some(w) = &writes {
             w.pending.set(w.pending.get() + 1);
         }
+        let vm = self.vm.borrow().clone();
         let end = move |res: IoResult| {
             if res.is_err() {
                 done.set(Bh::WRITE_EIO);
+                if let Some(vm) = &vm {
+                    vm.set_wb_err(Errno::EIO);
+                }
             } else {
                 done.clear(Bh::WRITE_EIO);
             }

@@ -322,6 +322,7 @@ impl AddressSpace {
         let mut e = self.0.wb_err.get();
         e.set(errno);
         self.0.wb_err.set(e);
+        self.0.vm.set_wb_err(errno);
     }
 
     /// What a file that is opened now has seen (`filemap_sample_wb_err`).

@@ -2,9 +2,10 @@
 //!
 //! One [`Vm`] serves one device (its `bdi_writeback`). Knows no file system.
 
+use super::errseq::ErrSeq;
 use super::page_cache::{dirty, AddressSpace};
 use super::throttle::{Bandwidth, Dirtier};
-use crate::base::{Ino, Nanos};
+use crate::base::{Errno, Ino, Nanos};
 use crate::sim::sync::{Completion, WaitQueue};
 use crate::sim::Sim;
 use std::cell::{Cell, RefCell};
@@ -159,6 +160,8 @@ pub struct Vm {
     pub(super) last_old_flush: Cell<Nanos>,
     pub(super) bw: RefCell<Bandwidth>,
     pub(super) dirtiers: RefCell<Vec<Dirtier>>,
+    /// Newest error of anybody's writeback (`s_wb_err` of the superblock).
+    wb_err: Cell<ErrSeq>,
     bdev: RefCell<Option<AddressSpace>>,
 }
 
@@ -181,6 +184,7 @@ impl Vm {
             last_old_flush: Cell::new(Nanos::ZERO),
             bw: RefCell::new(Bandwidth::new()),
             dirtiers: RefCell::new(Vec::new()),
+            wb_err: Cell::default(),
             bdev: RefCell::new(None),
         })
     }
@@ -348,6 +352,26 @@ impl Vm {
     /// Asks for background writeback (`wb_start_background_writeback`).
     pub fn start_background(&self) {
         self.wakeup();
+    }
+
+    /// Records that some file could not be written (`errseq_set` of `s_wb_err`).
+    pub(super) fn set_wb_err(&self, errno: Errno) {
+        let mut e = self.wb_err.get();
+        e.set(errno);
+        self.wb_err.set(e);
+    }
+
+    /// What a file system that is opened now has seen of failed writeback (`f_sb_err`).
+    pub fn sample_wb_err(&self) -> ErrSeq {
+        self.wb_err.get().sample()
+    }
+
+    /// The error of any file's writeback since `seen` (`errseq_check_and_advance` in `syncfs`).
+    pub fn check_wb_err(&self, mut seen: ErrSeq) -> Result<(), Errno> {
+        let mut e = self.wb_err.get();
+        let found = e.check_and_advance(&mut seen);
+        self.wb_err.set(e);
+        found.map_or(Ok(()), Err)
     }
 
     /// True while the flusher writes.

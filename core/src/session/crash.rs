@@ -79,6 +79,11 @@ impl Session {
         survivors_of(&app, at, store)
     }
 
+    /// Requests that failed on purpose so far.
+    pub fn faults(&self) -> u64 {
+        self.machine.queue.device_mut().faults_mut().injected()
+    }
+
     /// Records in the device log so far.
     pub fn records(&self) -> u64 {
         self.machine.queue.device().log().end()

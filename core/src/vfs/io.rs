@@ -502,7 +502,10 @@ impl Vfs {
     /// `syncfs(2)`.
     pub async fn syncfs(&self) -> SysResult<()> {
         let op = self.begin(Call::Syncfs, Ino(0), 0).await;
-        let done = self.fs.sync_filesystem().await;
+        let seen = self.fs.vm.sample_wb_err();
+        let synced = self.fs.sync_filesystem().await;
+        let reported = self.fs.vm.check_wb_err(seen).map_err(FsError::Errno);
+        let done = synced.and(reported);
         if done.is_ok() {
             self.promise(&op, Ino(0));
         }

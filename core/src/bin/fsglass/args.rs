@@ -1,6 +1,7 @@
 //! The arguments of every subcommand.
 
 use clap::{Args, Parser, Subcommand};
+use fsglass::block::Fault;
 
 /// A real ext4 and JBD2 over a simulated device, in deterministic virtual time.
 #[derive(Parser)]
@@ -83,6 +84,10 @@ pub(crate) struct OpsArgs {
     /// Seed of the run
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Let a request of the device fail, mount included: OPERATION@N (read, write, flush, zeroes, discard, any),
+    /// OPERATION@N+ for all from there on, :FIRST-LAST for these sectors only; may be given more than once
+    #[arg(long)]
+    pub(crate) fault: Vec<Fault>,
     /// Result file, - for standard output
     #[arg(long, default_value = "-")]
     pub(crate) out: String,

@@ -46,6 +46,7 @@ pub(crate) fn ops(a: &OpsArgs) -> Outcome {
         mount: a.mount_opts.clone().unwrap_or_default(),
         store,
         seed: a.seed,
+        faults: a.fault.clone(),
     };
     let run =
         run_script(options, &script, |_, _, _| {}).map_err(|e| format!("{}: {e}", a.image))?;
@@ -94,6 +95,7 @@ pub(crate) fn wlog(a: &WlogArgs) -> Outcome {
         mount: a.mount_opts.clone().unwrap_or_default(),
         store: None,
         seed: a.seed,
+        faults: Vec::new(),
     };
     let mut marks: Vec<(u64, String)> = Vec::new();
     let all = a.mark == "all";

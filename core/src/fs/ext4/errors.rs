@@ -39,7 +39,7 @@ impl Ext4 {
             pblk: block,
             len: 1,
         };
-        self.note_error_of("ext4_inode_block_valid", block, ino);
+        self.handle_error(("ext4_inode_block_valid", block, ino), false);
         FsError::Corrupt(Corrupt::new(kind, 0).at(block))
     }
 
@@ -50,10 +50,30 @@ impl Ext4 {
 
     /// Records an error in the superblock and applies `errors=`.
     pub(crate) fn note_error(&self, func: &str, block: u64) {
-        self.note_error_of(func, block, Ino(0));
+        self.handle_error((func, block, Ino(0)), false);
     }
 
-    fn note_error_of(&self, func: &str, block: u64, ino: Ino) {
+    /// The journal was aborted behind our back: whatever `errors=` says, nothing is written any more
+    /// (kernel `ext4_abort`).
+    pub(crate) fn abort_fs(&self) {
+        if !self.emergency_ro.get() {
+            self.handle_error(("ext4_journal_check_start", 0, Ino(0)), true);
+        }
+    }
+
+    /// Fails if an error ended all writing (kernel `ext4_emergency_state`).
+    pub(crate) fn emergency_state(&self) -> FsResult<()> {
+        if self.is_shutdown() {
+            return Err(FsError::Errno(Errno::EIO));
+        }
+        if self.emergency_ro.get() {
+            return Err(FsError::ReadOnly);
+        }
+        Ok(())
+    }
+
+    /// Kernel `ext4_handle_error`: where it was found, and whether to go read-only in any case.
+    fn handle_error(&self, (func, block, ino): (&str, u64, Ino), force_ro: bool) {
         let was_writable = self.writable.get();
         self.mount_state.set(self.mount_state.get() | EXT4_ERROR_FS);
         let secs = self.wall_secs();
@@ -76,8 +96,9 @@ impl Ext4 {
             sb.s_last_error_ino = ino.0;
         }
         match self.errors.get() {
-            ErrorsPolicy::Continue => {}
-            ErrorsPolicy::RemountRo => {
+            ErrorsPolicy::Continue if !force_ro => {}
+            ErrorsPolicy::Continue | ErrorsPolicy::RemountRo => {
+                self.emergency_ro.set(true);
                 self.writable.set(false);
                 if let Some(j) = self.journal() {
                     j.abort(Errno::EIO);

@@ -7,7 +7,7 @@
 )]
 
 use super::{flag, DataMode, Ext4, Inode, Stats};
-use crate::base::{Errno, FsBlock};
+use crate::base::FsBlock;
 use crate::fs::common::{FsError, FsResult};
 use crate::fs::jbd2::{Handle, HandleType, JInode, Journal};
 use crate::mm::buffer::{Bh, Buffer};
@@ -122,13 +122,12 @@ impl Ext4 {
 
     /// Fails if nothing may be changed (kernel `ext4_journal_check_start`).
     pub(crate) fn check_writable(&self) -> FsResult<()> {
-        if self.is_shutdown() {
-            return Err(FsError::Errno(Errno::EIO));
-        }
+        self.emergency_state()?;
         if !self.writable.get() {
             return Err(FsError::ReadOnly);
         }
         if self.journal().is_some_and(|j| j.is_aborted()) {
+            self.abort_fs();
             return Err(FsError::ReadOnly);
         }
         Ok(())

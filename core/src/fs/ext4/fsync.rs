@@ -176,6 +176,7 @@ impl Ext4 {
     /// `syncfs(2)`: everything dirty now is durable on return (kernel `sync_filesystem`).
     pub async fn sync_filesystem(&self) -> FsResult<()> {
         let _frame = self.sim.frame("sync_filesystem");
+        self.emergency_state()?;
         if !self.writable.get() {
             return Ok(());
         }

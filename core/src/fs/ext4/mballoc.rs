@@ -132,6 +132,8 @@ pub(crate) struct AllocContext {
     pub(crate) prefetch_nr: u32,
     pub(crate) prefetch_ios: u32,
     pub(crate) pa: Option<Rc<Prealloc>>,
+    /// Why the first group that could not be looked at could not (`ac_first_err`).
+    pub(crate) first_err: Option<FsError>,
     /// Inode number, for the global goal of large files.
     pub(crate) ino: u32,
     pub(crate) extents: bool,

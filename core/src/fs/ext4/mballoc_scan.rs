@@ -165,7 +165,10 @@ impl Ext4 {
             self.mb_prefetch_fini(ac.prefetch_group, ac.prefetch_nr)
                 .await;
         }
-        Ok(())
+        match ac.first_err.take() {
+            Some(e) if ac.status != AcStatus::Found => Err(e),
+            _ => Ok(()),
+        }
     }
 
     async fn find_by_goal(&self, ac: &mut AllocContext, inode: &Inode) -> FsResult<()> {
@@ -397,8 +400,13 @@ impl Ext4 {
         if ac.prefetch_group == group {
             self.might_prefetch(ac, group).await;
         }
-        if !self.good_group_nolock(ac, group).await? {
-            return Ok(());
+        match self.good_group_nolock(ac, group).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            Err(e) => {
+                ac.first_err.get_or_insert(e);
+                return Ok(());
+            }
         }
         self.load_buddy(group).await?;
         if !self.good_group(ac, group) {
@@ -434,9 +442,7 @@ impl Ext4 {
             if ac.criteria < CR_GOAL_LEN_SLOW && inside && !uninit {
                 return Ok(false);
             }
-            if self.load_buddy(group).await.is_err() {
-                return Ok(false);
-            }
+            self.load_buddy(group).await?;
         }
         Ok(self.good_group(ac, group))
     }

@@ -167,6 +167,8 @@ pub struct Ext4 {
     pub(crate) errors: Cell<ErrorsPolicy>,
     /// Dead after `errors=panic`.
     pub(crate) shutdown: Cell<bool>,
+    /// An error made the file system read-only (`EXT4_FLAGS_EMERGENCY_RO`).
+    pub(crate) emergency_ro: Cell<bool>,
     /// `s_state` to restore at umount (kernel `s_mount_state`).
     pub(crate) mount_state: Cell<u16>,
     pub(crate) kbytes_written_base: Cell<u64>,

@@ -217,6 +217,7 @@ impl Ext4 {
             data_mode: Cell::new(resolved.data_mode),
             errors: Cell::new(resolved.errors),
             shutdown: Cell::new(false),
+            emergency_ro: Cell::new(false),
             mount_state: Cell::new(read.sb.s_state),
             kbytes_written_base: Cell::new(read.sb.s_kbytes_written),
             sectors_written_start: Cell::new(cfg.queue.disk_stats().write.sectors),
@@ -466,12 +467,6 @@ impl Ext4 {
                 fs.fc_cleanup(true, tid);
             }
         }));
-        let me = self.me.clone();
-        journal.set_abort_callback(Rc::new(move |_| {
-            if let Some(fs) = me.upgrade() {
-                fs.writable.set(false);
-            }
-        }));
         let submit = self.me.clone();
         let wait = self.me.clone();
         journal.set_data_hook(DataHook {
@@ -579,9 +574,7 @@ impl Ext4 {
     /// not.
     pub async fn sync_fs(&self, wait: bool) -> FsResult<()> {
         Stats::inc(&self.stats.ext4_sync_fs);
-        if self.is_shutdown() {
-            return Err(FsError::Errno(Errno::EIO));
-        }
+        self.emergency_state()?;
         self.file.flush_conversions().await;
         let barrier = self.opts.borrow().barrier;
         let mut flush = false;

@@ -173,7 +173,6 @@ pub struct DataHook {
 }
 
 type CommitCallback = Rc<dyn Fn(Tid)>;
-type AbortCallback = Rc<dyn Fn(Errno)>;
 
 /// What recovery did when the journal was loaded.
 #[derive(Clone, Debug)]
@@ -238,7 +237,6 @@ pub struct Journal {
 
     data_hook: RefCell<Option<DataHook>>,
     commit_callback: RefCell<Option<CommitCallback>>,
-    abort_callback: RefCell<Option<AbortCallback>>,
     recovered: RefCell<Option<Recovered>>,
     pub(super) stats: RefCell<JournalStats>,
 }
@@ -331,7 +329,6 @@ impl Journal {
             fc: FcArea::default(),
             data_hook: RefCell::new(None),
             commit_callback: RefCell::new(None),
-            abort_callback: RefCell::new(None),
             recovered: RefCell::new(None),
             stats: RefCell::default(),
         }
@@ -661,11 +658,6 @@ impl Journal {
         }
     }
 
-    /// Calls `f` once when the journal aborts.
-    pub fn set_abort_callback(&self, f: Rc<dyn Fn(Errno)>) {
-        *self.abort_callback.borrow_mut() = Some(f);
-    }
-
     /// True after an abort.
     pub fn is_aborted(&self) -> bool {
         self.aborted.get().is_some()
@@ -694,10 +686,6 @@ impl Journal {
                 // A device that is gone cannot take this either; the abort stands without it.
                 let _ = j.write_sb_errno(cause).await;
             });
-        let f = self.abort_callback.borrow().clone();
-        if let Some(f) = f {
-            f(cause);
-        }
     }
 
     /// Brings everything home and marks the log empty (kernel `jbd2_journal_flush`).
