@@ -9,6 +9,7 @@
 //! 3. `dirty` and `jbddirty` exclude each other: what belongs to a transaction must not reach its home.
 //! 4. A stale checksum is computed at the latest when the contents leave memory ([`Buffer::payload`]).
 
+use super::errseq::ErrSeq;
 use crate::base::{Errno, FastMap, FsBlock, Lba, Nanos, Payload, Tid};
 use crate::block::{Bio, BioFlags, IoError, IoResult, Queue, Role};
 use crate::mm::Vm;
@@ -327,6 +328,8 @@ pub struct BufferCache {
     dirtied_when: Cell<Option<Nanos>>,
     /// Accounting of dirty memory and the flusher, once there is one.
     vm: RefCell<Option<Rc<Vm>>>,
+    /// Newest error of a write of the device's own buffers (`wb_err` of its mapping).
+    wb_err: Rc<Cell<ErrSeq>>,
     writes: Rc<Writes>,
 }
 
@@ -347,6 +350,7 @@ impl BufferCache {
             dirty: RefCell::default(),
             dirtied_when: Cell::new(None),
             vm: RefCell::new(None),
+            wb_err: Rc::default(),
             writes: Rc::new(Writes {
                 pending: Cell::new(0),
                 idle: WaitQueue::new(sim),
@@ -515,13 +519,11 @@ impl BufferCache {
         if let Some(w) = &writes {
             w.pending.set(w.pending.get() + 1);
         }
-        let vm = self.vm.borrow().clone();
+        let failed = self.write_error_marker();
         let end = move |res: IoResult| {
             if res.is_err() {
                 done.set(Bh::WRITE_EIO);
-                if let Some(vm) = &vm {
-                    vm.set_wb_err(Errno::EIO);
-                }
+                failed();
             } else {
                 done.clear(Bh::WRITE_EIO);
             }
@@ -535,6 +537,37 @@ impl BufferCache {
         };
         self.queue.enter(&bio).await;
         self.queue.submit_with(bio, end);
+    }
+
+    /// What a failed write of a buffer leaves besides its own mark (kernel `mark_buffer_write_io_error`).
+    fn write_error_marker(&self) -> impl Fn() {
+        let (vm, wb_err) = (self.vm.borrow().clone(), Rc::clone(&self.wb_err));
+        move || {
+            let mut e = wb_err.get();
+            e.set(Errno::EIO);
+            wb_err.set(e);
+            if let Some(vm) = &vm {
+                vm.set_wb_err(Errno::EIO);
+            }
+        }
+    }
+
+    /// Notes that a block that is written without a buffer of the cache, as a superblock is, could not be written.
+    pub fn mark_write_error(&self) {
+        self.write_error_marker()();
+    }
+
+    /// Where [`BufferCache::write_error_since`] starts from.
+    pub fn sample_write_error(&self) -> ErrSeq {
+        let mut e = self.wb_err.get();
+        let mut since = e;
+        e.check_and_advance(&mut since);
+        since
+    }
+
+    /// True if a write of a buffer failed since (kernel `errseq_check` of the device's mapping).
+    pub fn write_error_since(&self, since: ErrSeq) -> bool {
+        self.wb_err.get().check(since).is_some()
     }
 
     /// Submits writes of several buffers under one plug, in the order given.

@@ -177,7 +177,10 @@ impl Ext4 {
         let lba = Lba(self.sbh.blocknr.0 * u64::from(self.geo.block_size / 512));
         let bio =
             Bio::write(lba, self.geo.block_size, self.sbh.payload(), Role::Super).flags(flags);
-        self.queue.run(bio).await?;
+        if let Err(e) = self.queue.run(bio).await {
+            self.buffers.mark_write_error();
+            return Err(e.into());
+        }
         self.sbh.set(Bh::UPTODATE);
         Ok(())
     }

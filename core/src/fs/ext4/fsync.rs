@@ -37,13 +37,13 @@ impl Ext4 {
             self.dirty_inode(inode).await?;
             inode.mapping.clear_state(dirty::TIME);
         }
-        if self.is_shutdown() {
-            return Err(FsError::Errno(Errno::EIO));
-        }
+        self.emergency_state()?;
         if !self.writable.get() {
             return inode.mapping.check_error(wb_err).map_err(FsError::from);
         }
-        let res = self.sync_file_inner(inode, start, end, datasync).await;
+        let res = self
+            .sync_file_inner(inode, wb_err, (start, end), datasync)
+            .await;
         let seen = inode.mapping.check_error(wb_err).map_err(FsError::from);
         res.and(seen)
     }
@@ -51,11 +51,13 @@ impl Ext4 {
     async fn sync_file_inner(
         &self,
         inode: &Rc<Inode>,
-        start: u64,
-        end: u64,
+        wb_err: &Cell<ErrSeq>,
+        (start, end): (u64, u64),
         datasync: bool,
     ) -> FsResult<()> {
         self.write_and_wait(inode, start, end).await?;
+        // Where data could not be written nothing is committed.
+        inode.mapping.check_error(wb_err)?;
         let Some(journal) = self.journal() else {
             self.sync_inode_nojournal(inode, datasync).await?;
             if self.opts.borrow().barrier {

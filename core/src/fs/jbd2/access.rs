@@ -11,8 +11,13 @@ use std::rc::Rc;
 impl Journal {
     /// Asks to modify a buffer within a handle (kernel `jbd2_journal_get_write_access`). May wait for I/O on the
     /// buffer. If the committing transaction still has to log it, that transaction keeps a frozen copy.
-    pub async fn get_write_access(&self, h: &mut Handle, b: &Rc<Buffer>) -> FsResult<()> {
+    pub async fn get_write_access(self: &Rc<Self>, h: &mut Handle, b: &Rc<Buffer>) -> FsResult<()> {
         let tid = h.live_tid()?;
+        if self.buffers.write_error_since(self.fs_dev_wb_err) {
+            // What could not be written home may be read old and logged again (`jbd2_check_fs_dev_write_error`).
+            self.abort(Errno::EIO);
+            return Err(FsError::Errno(Errno::EIO));
+        }
         if write_access_granted(b, tid) {
             return Ok(());
         }

@@ -19,6 +19,7 @@ use crate::format::jbd2::{
 };
 use crate::fs::common::{FsError, FsResult};
 use crate::mm::buffer::BufferCache;
+use crate::mm::ErrSeq;
 use crate::sim::sync::{Lock, WaitQueue};
 use crate::sim::{LockRank, Sim, TaskClass, TaskId, WaitReason};
 use crate::trace::{Category, Event};
@@ -187,6 +188,8 @@ pub struct Recovered {
 pub struct Journal {
     pub(super) sim: Sim,
     pub(super) buffers: Rc<BufferCache>,
+    /// Errors of metadata writes seen when the journal was loaded (`j_fs_dev_wb_err`).
+    pub(super) fs_dev_wb_err: ErrSeq,
     pub(super) log: Log,
     pub(super) costs: JournalCosts,
     pub(super) jsb: RefCell<JournalSuperblock>,
@@ -284,6 +287,7 @@ impl Journal {
         let why = WaitReason::Other("j_checkpoint_mutex");
         Journal {
             sim: sim.clone(),
+            fs_dev_wb_err: buffers.sample_write_error(),
             buffers,
             log,
             costs: opts.costs,
@@ -526,8 +530,13 @@ impl Journal {
 
     /// Commits `tid` if that has not happened (kernel `jbd2_complete_transaction`): what fsync calls.
     pub async fn complete_transaction(&self, tid: Tid) -> FsResult<()> {
-        if tid.gt(self.commit_sequence.get()) {
+        let is = |t: &RefCell<Option<Rc<Transaction>>>| {
+            t.borrow().as_ref().is_some_and(|t| t.tid == tid)
+        };
+        if is(&self.running) {
             self.start_commit(tid);
+        } else if !is(&self.committing) {
+            return Ok(());
         }
         self.wait_commit(tid).await
     }

@@ -397,6 +397,7 @@ impl Journal {
         let bio = Bio::write(lba, self.block_size(), payload, Role::JournalSuper);
         let res = self.log.queue.run(bio.flags(LOG_FLAGS | flags)).await;
         if let Err(e) = res {
+            self.buffers.mark_write_error();
             self.abort(Errno::EIO);
             return Err(FsError::Io(e));
         }
